@@ -1,0 +1,64 @@
+// Package atomicfile replaces files so that a reader sees the old bytes or the
+// new ones, never a part, and never another mode than 0600. It does not create
+// directories, and it follows no symbolic link.
+package atomicfile
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+)
+
+// A Pending is a file that is written in full beside its place, not yet in it.
+type Pending struct{ tmp, path string }
+
+// Prepare writes content to a temporary name in path's directory and syncs it.
+// What can fail for want of space or permission fails here.
+func Prepare(path string, content []byte) (*Pending, error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return nil, err
+	}
+	_, writeErr := f.Write(content)
+	// The mode is set on the open file: os.CreateTemp is subject to the umask.
+	if err := errors.Join(writeErr, f.Chmod(0o600), f.Sync(), f.Close()); err != nil {
+		os.Remove(f.Name())
+		return nil, err
+	}
+	return &Pending{f.Name(), path}, nil
+}
+
+// Commit moves the file into its place.
+func (p *Pending) Commit() error {
+	var err error
+	for try := range 10 {
+		if err = os.Rename(p.tmp, p.path); err == nil || runtime.GOOS != "windows" {
+			break
+		}
+		// Windows refuses to replace a file that a virus scanner or a starting
+		// OpenCode holds open, which none does for long.
+		time.Sleep(time.Duration(try) * 10 * time.Millisecond)
+	}
+	if err != nil {
+		p.Discard()
+	}
+	return err
+}
+
+// Discard removes the temporary file. It does nothing on a nil Pending.
+func (p *Pending) Discard() {
+	if p != nil {
+		os.Remove(p.tmp)
+	}
+}
+
+// Write is Prepare and Commit.
+func Write(path string, content []byte) error {
+	p, err := Prepare(path, content)
+	if err != nil {
+		return err
+	}
+	return p.Commit()
+}

@@ -1,0 +1,732 @@
+package plugin
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dop251/goja"
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	ms     = time.Millisecond
+	second = time.Second
+	minute = time.Minute
+)
+
+func (i *instance) state(name string) string { return i.servers[name].state }
+
+func (i *instance) mustBe(want string, names ...string) {
+	i.sim.t.Helper()
+	for _, name := range names {
+		if got := i.state(name); got != want {
+			i.sim.violated("%s is %s at %v, want %s", name, got, i.sim.since(), want)
+		}
+	}
+}
+
+func TestUnusedInstancesCostNothing(t *testing.T) { // rule 2, C8
+	s := simulate(t, nil)
+	names := make([]string, 21)
+	for n := range names {
+		names[n] = fmt.Sprintf("server-%d", n)
+	}
+	for n := range 34 {
+		i := s.load(fmt.Sprintf("/project-%d", n), names...)
+		i.event("session.created", object{})
+		i.event("server.connected", object{})
+		i.event("plugin.added", object{})
+	}
+	s.pass(24 * time.Hour)
+	for _, i := range s.instances {
+		if i.calls != 0 {
+			t.Errorf("%s: %d calls", i.dir, i.calls)
+		}
+	}
+	if n := s.pluginTimers(); n != 0 {
+		t.Errorf("%d timers", n)
+	}
+}
+
+func TestCrashedServerIsBackAfterFirstDelay(t *testing.T) { // rules 10, 11
+	s := simulate(t, nil)
+	i := s.load("/p", "a", "b")
+	i.prompt()
+	s.pass(10 * second)
+	i.mustBe("connected", "a", "b")
+	i.crash("a")
+	s.pass(100*ms + 100*ms + 10*ms)
+	i.mustBe("connected", "a")
+	if len(i.servers["b"].tried) != 0 {
+		t.Error("D43: a healthy neighbour was connected")
+	}
+	if !slices.ContainsFunc(i.log, func(line string) bool { return strings.HasPrefix(line, "info: a is back (1 try, 0.") }) {
+		t.Errorf("rule 17: log is %q", i.log)
+	}
+}
+
+func TestAllFailedAtStartComeBackAfterOnePrompt(t *testing.T) { // A1, A2
+	for _, names := range [][]string{{"only"}, {"a", "b", "c", "d", "e"}} {
+		s := simulate(t, nil)
+		i := s.load("/p", names...)
+		for _, name := range names {
+			i.servers[name].up = false
+		}
+		i.prompt()
+		s.pass(40 * second)
+		i.mustBe("failed", names...)
+		for _, name := range names {
+			i.servers[name].up = true
+		}
+		s.pass(30*second + second)
+		i.mustBe("connected", names...)
+	}
+}
+
+func TestBackoffAndParking(t *testing.T) { // rules 12, 13; D45
+	s := simulate(t, nil)
+	i := s.load("/p", "a")
+	a := i.servers["a"]
+	a.up, a.takes = false, 0
+	i.prompt()
+	s.pass(4 * minute)
+	var gaps []time.Duration
+	for n, at := range a.tried {
+		if n > 0 {
+			gaps = append(gaps, (at - a.tried[n-1]).Round(100*ms))
+		}
+	}
+	want := []time.Duration{1 * second, 2 * second, 4 * second, 8 * second, 16 * second, 30 * second, 30 * second, 30 * second, 30 * second}
+	if diff := cmp.Diff(want, gaps); diff != "" {
+		t.Errorf("delays between the tries (-want +got):\n%s", diff)
+	}
+	warnings := func() (n int) {
+		for _, line := range i.log {
+			if strings.HasPrefix(line, "warn: ") {
+				n++
+			}
+		}
+		return n
+	}
+	if warnings() != 1 {
+		t.Errorf("parked, and %d warnings", warnings())
+	}
+
+	tried := len(a.tried)
+	s.pass(26 * minute) // the rest of idle-after
+	if probes := len(a.tried) - tried; probes < 4 || probes > 6 {
+		t.Errorf("%d probes in 26 minutes of use", probes)
+	}
+	tried = len(a.tried)
+	s.pass(24 * time.Hour)
+	if probes := len(a.tried) - tried; probes > 0 {
+		t.Errorf("%d probes in a day without a prompt", probes)
+	}
+	if n := s.pluginTimers(); n != 0 {
+		t.Errorf("%d timers while idle", n)
+	}
+
+	a.up = true
+	i.prompt()
+	s.pass(second)
+	i.mustBe("connected", "a")
+	if warnings() != 1 {
+		t.Errorf("%d warnings in one outage", warnings())
+	}
+}
+
+func TestPromptWakesAParkedServerOnceAMinute(t *testing.T) { // rule 13
+	s := simulate(t, func(p *Policy) { p.MaxAttempts = 1 })
+	i := s.load("/p", "a")
+	i.servers["a"].up = false
+	i.prompt()
+	s.pass(10 * second)
+	tried := len(i.servers["a"].tried)
+	for range 30 {
+		i.prompt()
+		s.pass(second)
+	}
+	if woken := len(i.servers["a"].tried) - tried; woken != 1 {
+		t.Errorf("woken %d times in half a minute of prompts", woken)
+	}
+}
+
+func TestOnlyFailedIsActedOn(t *testing.T) { // rule 1
+	for _, state := range []string{"connected", "disabled", "needs_auth", "needs_client_registration", "pending", "something_new"} {
+		s := simulate(t, nil)
+		i := s.load("/p", "a")
+		i.servers["a"].needs = state
+		i.prompt()
+		s.pass(time.Hour)
+		if n := len(i.servers["a"].tried); n != 0 {
+			t.Errorf("%s: %d connects", state, n)
+		}
+		if state == "needs_auth" && len(i.log) > 1 {
+			t.Errorf("A27: log is %q", i.log)
+		}
+	}
+}
+
+func TestPendingTryIsDroppedWhenTheStateChanges(t *testing.T) { // rules 1, 3; A26, A29, A30
+	for _, state := range []string{"connected", "disabled", "needs_auth", "pending"} {
+		s := simulate(t, nil)
+		i := s.load("/p", "a")
+		i.servers["a"].up = false
+		i.prompt()
+		s.pass(20 * second) // some tries are over, the next one is some seconds away
+		tried := len(i.servers["a"].tried)
+		i.servers["a"].state = state
+		s.pass(time.Hour)
+		if n := len(i.servers["a"].tried) - tried; n != 0 {
+			t.Errorf("%s: %d connects", state, n)
+		}
+	}
+}
+
+func TestVanishedServerIsForgotten(t *testing.T) { // D6, rule 12
+	s := simulate(t, nil)
+	i := s.load("/p", "a", "b")
+	i.servers["a"].up = false
+	i.prompt()
+	s.pass(10 * second)
+	a := i.servers["a"]
+	delete(i.servers, "a")
+	s.pass(10 * minute)
+	a.tried = nil
+	i.servers["a"] = a // and is back, with a full budget
+	i.prompt()
+	s.pass(25 * minute)
+	if len(a.tried) < s.policy.MaxAttempts {
+		t.Errorf("%d tries after it returned", len(a.tried))
+	}
+}
+
+func TestShortLivedConnectionCountsAsAFailedTry(t *testing.T) { // rule 12; C9, D48, D49
+	s := simulate(t, nil)
+	i := s.load("/p", "a")
+	i.prompt()
+	s.pass(minute)
+	for range 40 { // dies 3 s after each start
+		if i.state("a") == "connected" {
+			i.crash("a")
+		}
+		s.pass(3 * second)
+		for i.state("a") != "connected" && s.since() < 20*minute {
+			s.pass(second)
+		}
+	}
+	a := i.servers["a"]
+	if n := len(a.tried); n > s.policy.MaxAttempts+4 {
+		t.Errorf("a flapping server was connected %d times in %v", n, s.since())
+	}
+}
+
+func TestLongHealthyPeriodGivesAFullBudget(t *testing.T) { // A5, D1
+	s := simulate(t, nil)
+	i := s.load("/p", "a")
+	i.prompt()
+	s.pass(second)
+	for n := range 20 {
+		i.prompt()
+		s.pass(10 * minute)
+		i.crash("a")
+		s.pass(250 * ms)
+		if i.state("a") != "connected" {
+			t.Fatalf("drop %d: not back at first-delay", n+1)
+		}
+	}
+}
+
+func TestHungConnectFreesItsSlotAndIsNotRepeated(t *testing.T) { // rule 5; A3, A36, D24
+	s := simulate(t, func(p *Policy) { p.Concurrency = 1 })
+	i := s.load("/p", "hung", "b")
+	i.servers["hung"].up, i.servers["b"].up = false, false
+	i.prompt()
+	s.pass(20 * ms)
+	i.servers["hung"].hangs, i.servers["b"].up = true, true
+	s.pass(40 * second)
+	i.mustBe("connected", "b")
+	s.pass(time.Hour)
+	if n := len(i.servers["hung"].tried); n != 1 {
+		t.Errorf("%d connects to a server whose first one is pending", n)
+	}
+}
+
+func TestBudgetIsOneForAllInstances(t *testing.T) { // rule 5; A4, A24
+	s := simulate(t, func(p *Policy) { p.Concurrency = 2 })
+	for n := range 15 {
+		i := s.load(fmt.Sprintf("/project-%d", n), "a", "b", "c", "d", "e")
+		for _, server := range i.servers {
+			server.up = false
+		}
+		i.prompt()
+	}
+	s.pass(50 * ms)
+	for _, i := range s.instances {
+		for _, server := range i.servers {
+			server.up = true
+		}
+	}
+	s.pass(15 * second) // 75 connects of 100 ms, two at a time, are 3.75 s
+	for _, i := range s.instances {
+		i.mustBe("connected", "a", "b", "c", "d", "e")
+	}
+	if s.most != 2 {
+		t.Errorf("%d connects were in flight at once", s.most)
+	}
+}
+
+func TestNoAnswerIsNoFailure(t *testing.T) { // rule 16; A35, A40
+	vm := func(i *instance) *goja.Runtime { return i.sim.vm }
+	answers := map[string]func(i *instance) goja.Value{
+		"throws": func(i *instance) goja.Value { panic(vm(i).ToValue("thrown")) },
+		"rejects": func(i *instance) goja.Value {
+			p, _, reject := vm(i).NewPromise()
+			reject("no")
+			return vm(i).ToValue(p)
+		},
+		"error": func(i *instance) goja.Value {
+			return vm(i).ToValue(object{"error": "Unauthorized", "response": object{"status": 401}})
+		},
+		"undefined": func(*instance) goja.Value { return goja.Undefined() },
+		"null data": func(i *instance) goja.Value { return vm(i).ToValue(object{"data": nil}) },
+		"list":      func(i *instance) goja.Value { return vm(i).ToValue(object{"data": []any{"a"}}) },
+		"text":      func(i *instance) goja.Value { return vm(i).ToValue(object{"data": "<html>"}) },
+	}
+	for name, answer := range answers {
+		t.Run(name, func(t *testing.T) {
+			s := simulate(t, nil)
+			i := s.load("/p", "a")
+			i.servers["a"].up = false
+			i.prompt()
+			s.pass(50 * ms) // failed was seen, the first try is due in 50 ms
+			i.answer = func() goja.Value { return answer(i) }
+			s.pass(10 * minute)
+			if n := len(i.servers["a"].tried); n != 0 {
+				t.Errorf("%d connects without an answer", n)
+			}
+			if n := len(i.log); n > 2 {
+				t.Errorf("%d log lines: %q", n, i.log)
+			}
+			i.answer, i.servers["a"].up = nil, true
+			s.pass(s.policy.PollInterval + second)
+			i.mustBe("connected", "a")
+		})
+	}
+}
+
+func TestHungStatusReadIsGivenUp(t *testing.T) { // rule 16
+	s := simulate(t, nil)
+	i := s.load("/p", "a")
+	i.servers["a"].up = false
+	i.prompt()
+	s.pass(50 * ms)
+	hang := true
+	i.answer = func() goja.Value {
+		if !hang {
+			i.answer = nil
+		}
+		p, _, _ := s.vm.NewPromise()
+		return s.vm.ToValue(p)
+	}
+	s.pass(minute)
+	i.servers["a"].up = true
+	i.answer = nil
+	s.pass(3*minute + s.policy.PollInterval)
+	i.mustBe("connected", "a")
+	hang = false
+}
+
+func TestBareStringStatus(t *testing.T) { // rule 1; A37
+	s := simulate(t, nil)
+	i := s.load("/p", "a")
+	i.servers["a"].up = false
+	i.answer = func() goja.Value {
+		i.servers["a"].connectIfUnset()
+		return s.vm.ToValue(object{"data": object{"a": i.state("a")}})
+	}
+	i.prompt()
+	s.pass(20 * ms)
+	i.servers["a"].up = true
+	s.pass(second)
+	i.mustBe("connected", "a")
+}
+
+func (s *server) connectIfUnset() {
+	if s.state == "" {
+		s.connect()
+	}
+}
+
+func TestNothingHappensAfterDisposal(t *testing.T) { // rules 6, 7; A41, A42, A43
+	disposals := map[string]func(i *instance){
+		"hook":  func(i *instance) { i.hook("dispose") },
+		"event": func(i *instance) { i.event("server.instance.disposed", object{"directory": i.dir}) },
+	}
+	for name, dispose := range disposals {
+		for step := range 60 { // at every moment of a recovery, await points included
+			s := simulate(t, nil)
+			i := s.load("/p", "a", "b")
+			s.pass(2 * second) // past the first second of the copy's life
+			i.servers["a"].up = false
+			i.prompt()
+			s.pass(time.Duration(step) * 5 * ms)
+			dispose(i)
+			i.disposed = true
+			if n := s.pluginTimers(); n != 0 {
+				t.Fatalf("%s at step %d: %d timers are left", name, step, n)
+			}
+			if left := s.run(`globalThis[Symbol.for("mcp-reconnect")]`); !goja.IsUndefined(left) {
+				t.Fatalf("%s at step %d: the registry is left", name, step)
+			}
+			s.pass(time.Hour)
+			i.crash("b")
+			i.prompt()
+			s.pass(time.Hour)
+			if t.Failed() {
+				t.Fatalf("%s at step %d", name, step)
+			}
+		}
+	}
+}
+
+func TestDisposalOfAnotherDirectoryOrAtBirthIsIgnored(t *testing.T) { // rule 7
+	s := simulate(t, nil)
+	i := s.load("/p", "a")
+	i.event("server.instance.disposed", object{"directory": "/p"}) // of the copy before: up to 1.1.34
+	s.pass(2 * second)
+	i.event("server.instance.disposed", object{"directory": "/other"})
+	i.prompt()
+	s.pass(second)
+	i.crash("a")
+	s.pass(second)
+	i.mustBe("connected", "a")
+}
+
+func TestTwoCopiesForOneDirectoryActAsOne(t *testing.T) { // rule 6; A23, B11
+	s := simulate(t, nil)
+	i := s.load("/p", "a")
+	first := i.hooks
+	i.prompt()
+	s.pass(second)
+	i.reload()
+	second := i.hooks
+	for _, hooks := range []*goja.Object{first, second} {
+		i.hooks = hooks
+		i.prompt()
+	}
+	s.pass(5 * minute)
+	i.servers["a"].state = "failed"
+	for _, hooks := range []*goja.Object{first, second} {
+		i.hooks = hooks
+		i.event("mcp.tools.changed", object{"server": "a"})
+	}
+	s.pass(2 * minute)
+	i.mustBe("connected", "a")
+	if n := len(i.servers["a"].tried); n != 1 {
+		t.Errorf("%d connects", n)
+	}
+}
+
+func TestQuietBesideOpenChamber(t *testing.T) { // rule 6
+	s := simulate(t, nil)
+	i := s.load("/p", "a")
+	s.run(`globalThis.__openchamberMcpReconnectCoordinator = {}`)
+	i.servers["a"].up = false
+	for range 5 {
+		i.prompt()
+		s.pass(minute)
+	}
+	if len(i.log) != 1 || i.reads != 0 {
+		t.Errorf("%d reads, log %q", i.reads, i.log)
+	}
+}
+
+func TestEventStormIsOneReadInASecond(t *testing.T) { // rule 10; D11
+	s := simulate(t, nil)
+	i := s.load("/p", "a")
+	i.prompt()
+	s.pass(5 * second)
+	before := i.reads
+	for range 1000 {
+		for range 10 {
+			i.event("mcp.tools.changed", object{"server": "a"})
+		}
+		s.pass(ms - ms/100)
+	}
+	if n := i.reads - before; n != 1 {
+		t.Errorf("%d reads in a second of 10,000 events", n)
+	}
+}
+
+func TestMalformedEventsAreSurvived(t *testing.T) { // rule 8; A33, A44
+	s := simulate(t, nil)
+	i := s.load("/p", "a")
+	for _, arg := range []any{nil, object{}, object{"event": nil}, object{"event": 3}, object{"event": object{}},
+		object{"event": object{"type": nil}}, object{"event": object{"type": "session.status"}},
+		object{"event": object{"type": "server.instance.disposed"}}, object{"event": object{"type": "mcp.foo"}}} {
+		i.hook("event", arg)
+		s.pass(second)
+	}
+	i.hook("event")
+}
+
+func TestEveryNameOfTheEventWakes(t *testing.T) { // A33
+	for _, kind := range []string{"mcp.tools.list_changed", "mcp.tools.changed", "mcp.status.changed"} {
+		s := simulate(t, nil)
+		i := s.load("/p", "a")
+		i.event(kind, object{})
+		s.pass(second)
+		if i.reads != 1 {
+			t.Errorf("%s: %d reads", kind, i.reads)
+		}
+	}
+}
+
+func TestStart(t *testing.T) { // rule 2
+	signs := map[string]func(*instance){
+		"mcp":     func(i *instance) { i.event("mcp.tools.changed", object{"server": "a"}) },
+		"prompt":  func(i *instance) { i.prompt() },
+		"busy":    func(i *instance) { i.event("session.status", object{"status": object{"type": "busy"}}) },
+		"message": func(i *instance) { i.event("message.updated", object{}) },
+		"nothing": func(*instance) {},
+	}
+	for _, tt := range []struct {
+		start string
+		acts  []string
+	}{
+		{"auto", []string{"mcp", "prompt", "busy", "message"}},
+		{"use", []string{"mcp", "prompt", "busy", "message"}},
+		{"load", []string{"mcp", "prompt", "busy", "message", "nothing"}},
+		{"mcp", []string{"mcp"}},
+	} {
+		for sign, show := range signs {
+			s := simulate(t, func(p *Policy) { p.Start = tt.start })
+			i := s.load("/p", "a")
+			show(i)
+			s.pass(minute)
+			if got, want := i.reads > 0, slices.Contains(tt.acts, sign); got != want {
+				t.Errorf("start=%s, sign %s: acts %v, want %v", tt.start, sign, got, want)
+			}
+		}
+	}
+}
+
+func TestAutoStartsTheTerminalsOwnDirectory(t *testing.T) { // rule 2
+	s := simulate(t, nil)
+	s.run(`process.argv = ["bun", "/$bunfs/root/src/cli/tui/worker.js"]; process.cwd = () => "/p"`)
+	own, other := s.load("/p", "a"), s.load("/other", "a")
+	own.servers["a"].up = false
+	s.pass(1500 * ms)
+	own.servers["a"].up = true
+	s.pass(10 * second)
+	own.mustBe("connected", "a")
+	if other.calls != 0 {
+		t.Errorf("%d calls for another directory", other.calls)
+	}
+}
+
+func TestIdleInstanceIsNotPolled(t *testing.T) { // rule 2, idle-after
+	s := simulate(t, nil)
+	i := s.load("/p", "a")
+	i.prompt()
+	s.pass(30 * minute)
+	if i.reads < 50 || i.reads > 62 {
+		t.Errorf("%d reads in half an hour of use", i.reads)
+	}
+	before := i.reads
+	s.pass(24 * time.Hour)
+	if n := i.reads - before; n > 1 {
+		t.Errorf("%d reads in an idle day", n)
+	}
+	i.prompt()
+	s.pass(5 * minute)
+	if n := i.reads - before; n < 8 {
+		t.Errorf("%d reads after the next prompt", n)
+	}
+}
+
+func TestSleepOfTheMachineResetsTheSchedule(t *testing.T) { // rule 14
+	s := simulate(t, nil)
+	i := s.load("/p", "a")
+	i.servers["a"].up = false
+	i.prompt()
+	s.pass(2 * minute) // the delays have grown to half a minute
+	s.sleep(time.Hour)
+	s.pass(6 * second) // the network takes as long to come back
+	i.servers["a"].up = true
+	s.pass(5 * second)
+	i.mustBe("connected", "a")
+}
+
+func TestOverloadGoesToMaxDelayOneByOne(t *testing.T) { // rule 15
+	s := simulate(t, func(p *Policy) { p.StableAfter = 0 })
+	i := s.load("/p", "a", "b", "c")
+	for _, server := range i.servers {
+		server.up, server.reason, server.takes = false, "spawn EAGAIN", 200*ms
+	}
+	i.prompt()
+	s.pass(5 * second)
+	for _, server := range i.servers {
+		if len(server.tried) > 1 {
+			t.Errorf("%s was tried %d times in 5 s", server.name, len(server.tried))
+		}
+	}
+	s.most = 0
+	s.pass(33 * second)
+	if s.most != 1 {
+		t.Errorf("%d connects at once while the machine is overloaded", s.most)
+	}
+	i.servers["a"].up = true
+	i.servers["b"].reason, i.servers["c"].reason = "gone", "gone"
+	s.pass(2 * minute)
+	i.mustBe("connected", "a")
+	s.most = 0
+	s.sleep(minute) // both are due at the same moment
+	s.pass(second)
+	if s.most != 2 {
+		t.Errorf("%d connects at once after one succeeded, want 2", s.most)
+	}
+}
+
+func TestLeastGapBetweenTwoTries(t *testing.T) { // rule 12; the model checks the gap
+	s := simulate(t, func(p *Policy) { p.FirstDelay, p.InitialDelay = second, 10*ms })
+	i := s.load("/p", "a")
+	i.servers["a"].up, i.servers["a"].takes = false, 0
+	i.prompt()
+	s.pass(minute)
+	if len(i.servers["a"].tried) < 5 {
+		t.Errorf("%d tries", len(i.servers["a"].tried))
+	}
+}
+
+func TestCrashLoopDoesNotKeepAnInstanceInUse(t *testing.T) { // rules 2, 13
+	s := simulate(t, nil)
+	i := s.load("/p", "a")
+	i.prompt()
+	s.pass(second)
+	for s.since() < 6*time.Hour {
+		if i.state("a") == "connected" {
+			i.crash("a")
+		}
+		s.pass(second)
+	}
+	if i.reads > 500 {
+		t.Errorf("%d reads in six hours, of which nobody prompted after the first second", i.reads)
+	}
+	if n := s.pluginTimers(); n != 0 {
+		t.Errorf("%d timers in the end", n)
+	}
+}
+
+func TestCountSurvivesMissingAnswers(t *testing.T) { // rule 16: nothing forgotten
+	s := simulate(t, nil)
+	i := s.load("/p", "a")
+	i.servers["a"].up = false
+	i.prompt()
+	for range 20 {
+		s.pass(40 * second)
+		i.answer = func() goja.Value { return goja.Undefined() }
+		s.pass(40 * second)
+		i.answer = nil
+	}
+	if n := len(i.servers["a"].tried); n > s.policy.MaxAttempts+10 { // the rest are probes
+		t.Errorf("%d tries in %v", n, s.since())
+	}
+	if n := strings.Count(strings.Join(i.log, "\n"), "still failed"); n != 1 {
+		t.Errorf("%d warnings: %q", n, i.log)
+	}
+}
+
+func TestStatusReadsNeverOverlap(t *testing.T) { // rule 16; the model checks it
+	s := simulate(t, nil)
+	i := s.load("/p", "a", "b", "c", "d")
+	for _, server := range i.servers {
+		server.up, server.throws = false, true
+	}
+	i.readTime = 40 * second // longer than the poll interval
+	i.prompt()
+	s.pass(20 * minute)
+	if i.reads < 10 || i.reads > 31 {
+		t.Errorf("%d reads in %v", i.reads, s.since())
+	}
+}
+
+func TestMissingCommandIsParkedAfterThreeTries(t *testing.T) { // rule 15; A25
+	for _, reason := range []string{
+		"ENOENT: no such file or directory, posix_spawn '/nonexistent/cmd'",
+		"EACCES: permission denied, posix_spawn '/etc/passwd'",
+		`Executable not found in $PATH: "no-such-command"`,
+		"spawn npx ENOENT",
+	} {
+		s := simulate(t, nil)
+		i := s.load("/p", "a")
+		i.servers["a"].up, i.servers["a"].reason = false, reason
+		i.prompt()
+		s.pass(4 * minute)
+		if n := len(i.servers["a"].tried); n != 3 {
+			t.Errorf("%s: %d tries", reason, n)
+		}
+	}
+}
+
+func TestPatterns(t *testing.T) {
+	for _, tt := range []struct {
+		only, skip []string
+		acts       []string
+	}{
+		{nil, nil, []string{"git", "github", "pg-1", "pg.1"}},
+		{[]string{"git*"}, nil, []string{"git", "github"}},
+		{[]string{"git"}, nil, []string{"git"}},
+		{[]string{"pg?1"}, nil, []string{"pg-1", "pg.1"}},
+		{[]string{"pg.1"}, nil, []string{"pg.1"}},
+		{nil, []string{"*"}, nil},
+		{[]string{"git*", "pg*"}, []string{"github"}, []string{"git", "pg-1", "pg.1"}},
+	} {
+		s := simulate(t, func(p *Policy) { p.Only, p.Skip = tt.only, tt.skip })
+		i := s.load("/p", "git", "github", "pg-1", "pg.1")
+		for _, server := range i.servers {
+			server.up = false
+		}
+		i.prompt()
+		s.pass(minute)
+		var acts []string
+		for name, server := range i.servers {
+			if len(server.tried) > 0 {
+				acts = append(acts, name)
+			}
+		}
+		slices.Sort(acts)
+		if diff := cmp.Diff(tt.acts, acts); diff != "" {
+			t.Errorf("only %q, skip %q (-want +got):\n%s", tt.only, tt.skip, diff)
+		}
+	}
+}
+
+func TestJitterSpreadsFirstTries(t *testing.T) { // A10, D12
+	s := simulate(t, func(p *Policy) { p.Jitter, p.Concurrency, p.FirstDelay = 0.2, 64, second })
+	names := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}
+	i := s.load("/p", names...)
+	for _, server := range i.servers {
+		server.up = false
+	}
+	i.prompt()
+	s.pass(1500 * ms)
+	seen := map[time.Duration]bool{}
+	for _, server := range i.servers {
+		if len(server.tried) != 1 {
+			t.Fatalf("%s was tried %d times", server.name, len(server.tried))
+		}
+		at := server.tried[0]
+		seen[at.Round(ms)] = true
+		if at < 800*ms || at > 1250*ms {
+			t.Errorf("%s was tried after %v", server.name, at)
+		}
+	}
+	if len(seen) < 5 {
+		t.Errorf("only %d different times", len(seen))
+	}
+}

@@ -1,0 +1,177 @@
+package plugin
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/mcp-reconnect/mcp-reconnect/internal/atomicfile"
+	"github.com/mcp-reconnect/mcp-reconnect/template"
+)
+
+// ErrForeign is in the chain of an error about a file at one of our names that
+// does not carry our marker. It was left alone.
+var ErrForeign = errors.New("not a file of mcp-reconnect")
+
+// An Installation is a Location whose files are in place.
+type Installation struct {
+	Location
+	// Updated says that other bytes stood there before: an OpenCode that loaded
+	// those keeps them until it is restarted (modules are cached by path).
+	Updated bool
+}
+
+// Install renders the plugin for a policy and writes it below the data
+// directory, which is created where it is missing. Directory and files get the
+// modes 0700 and 0600 whatever the umask and whatever stood there before. A file
+// whose bytes would not change keeps its mtime. On an error the plugin that
+// stood there is untouched.
+func Install(dataDir string, p Policy) (Installation, error) {
+	l, err := Locate(dataDir)
+	if err != nil {
+		return Installation{}, err
+	}
+	js, err := Render(p)
+	if err != nil {
+		return Installation{}, err
+	}
+	files := []*file{
+		{path: filepath.Join(l.Dir, pluginName), marker: template.Marker, content: js},
+		{path: filepath.Join(l.Dir, packageName), marker: packageMarker, content: []byte(packageJSON)},
+	}
+	updated, err := write(l.Dir, files)
+	if err != nil {
+		return Installation{}, fmt.Errorf("writing the plugin: %w", err)
+	}
+	return Installation{l, updated}, nil
+}
+
+// write puts the files into dir. Each step is done for every file before the
+// next one for any: what can fail, fails before the first file is replaced.
+func write(dir string, files []*file) (updated bool, err error) {
+	link, err := isSymlink(dir)
+	if err != nil {
+		return false, err
+	}
+	for _, f := range files {
+		if link {
+			break // what it points to is not ours to look at; makeDir replaces the link
+		}
+		if err := f.inspect(); err != nil {
+			return false, err
+		}
+		updated = updated || f.standing == outdated
+	}
+	if err := makeDir(dir, link); err != nil {
+		return false, err
+	}
+	for _, f := range files {
+		if f.standing != current {
+			if f.pending, err = atomicfile.Prepare(f.path, f.content); err != nil {
+				break
+			}
+		}
+	}
+	for _, f := range files {
+		switch {
+		case err != nil:
+			f.pending.Discard()
+		case f.pending != nil:
+			err = f.pending.Commit()
+		default:
+			err = protect(f.path, 0o600)
+		}
+	}
+	return updated, err
+}
+
+func isSymlink(name string) (bool, error) {
+	info, err := os.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && info.Mode()&fs.ModeSymlink != 0, err
+}
+
+// makeDir makes dir a directory of mode 0700.
+func makeDir(dir string, link bool) error {
+	if link {
+		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return protect(dir, 0o700) // MkdirAll is subject to the umask, and leaves an old directory as it is
+}
+
+// protect gives a name its mode. Where it has it already, nothing is done: an
+// installation on a read-only disk that is as it should be is none to fail over.
+func protect(name string, mode fs.FileMode) error {
+	info, err := os.Stat(name)
+	if err != nil || runtime.GOOS == "windows" || info.Mode().Perm() == mode {
+		return err
+	}
+	return os.Chmod(name, mode)
+}
+
+// A file is one of ours on its way to disk.
+type file struct {
+	path     string
+	marker   string // how its first line starts
+	content  []byte
+	standing standing
+	pending  *atomicfile.Pending
+}
+
+// standing is what stands at a file's path before we write.
+type standing int
+
+const (
+	nothing  standing = iota // or a symbolic link, which renaming replaces
+	outdated                 // other bytes of ours
+	current                  // the bytes we would write
+)
+
+// inspect finds out what stands at the path; somebody else's file is an error.
+func (f *file) inspect() error {
+	info, err := os.Lstat(f.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode()&fs.ModeSymlink != 0:
+		return nil
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s: %w", f.path, ErrForeign)
+	}
+	r, err := os.Open(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	// One byte more than ours shows a longer file, however large it is.
+	old, err := io.ReadAll(io.LimitReader(r, int64(len(f.content))+1))
+	if err != nil {
+		return err
+	}
+	switch {
+	case !bytes.HasPrefix(old, []byte(f.marker)):
+		return fmt.Errorf("%s: %w", f.path, ErrForeign)
+	case bytes.Equal(old, f.content):
+		f.standing = current
+	default:
+		f.standing = outdated
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+// Package plugin holds the reconnect policy and puts the rendered plugin where
+// OpenCode finds it: atomically, readable by its owner alone, under a file: URL.
+// It never follows a symbolic link at one of its names, never overwrites a file
+// that is not its own, and never looks at flags or environment variables.
+package plugin
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/mcp-reconnect/mcp-reconnect/template"
+)
+
+// Version is the version of this product, of the plugin it renders as well.
+const Version = "0.1.0"
+
+const (
+	dirName     = "mcp-reconnect"
+	pluginName  = "plugin.js"
+	packageName = "package.json"
+)
+
+// packageJSON makes the directory a module for OpenCode 1, which resolves a
+// directory through "main". Its start doubles as the file's marker of ours.
+const packageJSON = packageMarker + `,"version":"` + Version + `","private":true,"type":"module","main":"./` + pluginName + `"}` + "\n"
+
+const packageMarker = `{"name":"mcp-reconnect"`
+
+// A Location is where the plugin stands, or will stand, on disk.
+type Location struct {
+	Dir      string // absolute path of the plugin's directory, <data>/mcp-reconnect
+	Entry    string // file: URL of Dir: what belongs in OpenCode's plugin list
+	FileURL  string // file: URL of plugin.js, for hosts that want a file
+	pathname string // Dir as pathOf gives it, for comparing
+}
+
+// Locate returns where the plugin stands below a data directory, which may be
+// relative. It refuses a path from which no OpenCode loads a plugin
+// (opencode-facts.md: "?", and "\" on Unix), and touches nothing.
+func Locate(dataDir string) (Location, error) {
+	if dataDir == "" {
+		return Location{}, errors.New("the data directory has no name")
+	}
+	abs, err := filepath.Abs(dataDir)
+	if err != nil {
+		return Location{}, fmt.Errorf("finding the data directory: %w", err)
+	}
+	for _, c := range `?\` {
+		if strings.ContainsRune(abs, c) && (c != filepath.Separator) {
+			return Location{}, fmt.Errorf("the data directory %q has %q in its path: OpenCode cannot load a plugin from there", abs, c)
+		}
+	}
+	l := Location{Dir: filepath.Join(abs, dirName)}
+	if l.Entry, err = FileURL(l.Dir); err != nil {
+		return Location{}, fmt.Errorf("the data directory: %w", err)
+	}
+	if l.FileURL, err = FileURL(filepath.Join(l.Dir, pluginName)); err != nil {
+		return Location{}, fmt.Errorf("the data directory: %w", err)
+	}
+	l.pathname, _ = pathOf(l.Entry, runtime.GOOS == "windows")
+	return l, nil
+}
+
+// Means reports whether an entry of a plugin list names the plugin at l, in
+// whatever spelling: as a URL or a path, of the directory or of plugin.js in it.
+func (l Location) Means(entry string) bool {
+	name, ok := pathOf(entry, runtime.GOOS == "windows")
+	return ok && l.pathname != "" && (name == l.pathname || name == l.pathname+"/"+pluginName)
+}
+
+// Render returns plugin.js for a policy. The same policy gives the same bytes.
+func Render(p Policy) ([]byte, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if err := template.Render(&b, template.Data{Version: Version, Settings: p}); err != nil {
+		return nil, fmt.Errorf("rendering the plugin: %w", err)
+	}
+	return b.Bytes(), nil
+}

@@ -160,11 +160,12 @@ func (f *file) inspect() error {
 		return err
 	}
 	defer r.Close()
-	// One byte more than ours shows a longer file, however large it is.
-	old, err := io.ReadAll(io.LimitReader(r, int64(len(f.content))+1))
-	if err != nil {
+	old := make([]byte, len(f.content)+1) // one byte more than ours shows a longer file, however large it is
+	n, err := io.ReadFull(r, old)
+	if err != nil && err != io.ErrUnexpectedEOF && err != io.EOF {
 		return err
 	}
+	old = old[:n]
 	switch {
 	case !bytes.HasPrefix(old, []byte(f.marker)):
 		return fmt.Errorf("%s: %w", f.path, ErrForeign)

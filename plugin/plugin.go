@@ -78,6 +78,7 @@ func Render(p Policy) ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
+	b.Grow(32 << 10) // more than it takes
 	if err := template.Render(&b, template.Data{Version: Version, Settings: p}); err != nil {
 		return nil, fmt.Errorf("rendering the plugin: %w", err)
 	}

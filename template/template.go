@@ -4,11 +4,12 @@
 package template
 
 import (
-	"embed"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"io"
-	"regexp"
+	"strings"
+	"sync"
 	"text/template"
 )
 
@@ -22,22 +23,31 @@ type Data struct {
 	Settings any    // encoded as JSON
 }
 
-//go:embed *.tmpl
-var files embed.FS
+// What a rendering is composed of. Only the frame has values to fill in; the
+// engine is the same for every host.
+var (
+	//go:embed plugin.js.tmpl
+	frame string
+	//go:embed engine.js
+	engine string
+	//go:embed opencode1.js
+	openCode1 string
+)
 
-var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"marker": func() string { return Marker },
-	"json":   scriptJSON,
-}).ParseFS(files, "*.tmpl"))
-
-var versions = regexp.MustCompile(`^[0-9A-Za-z.+-]+$`)
+var parsed = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("plugin.js").Funcs(template.FuncMap{"json": scriptJSON}).Parse(frame))
+})
 
 // Render writes the plugin for OpenCode 1. The same data gives the same bytes.
 func Render(w io.Writer, data Data) error {
-	if !versions.MatchString(data.Version) { // it stands in a comment, where JSON would not protect
+	const allowed = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.+-"
+	if strings.Trim(data.Version, allowed) != "" || data.Version == "" { // it stands in a comment, where JSON does not protect
 		return fmt.Errorf("version %q is malformed", data.Version)
 	}
-	return templates.ExecuteTemplate(w, "plugin.js.tmpl", data)
+	return parsed().Execute(w, struct {
+		Data
+		Marker, Engine, Host string
+	}{data, Marker, engine, openCode1})
 }
 
 // scriptJSON encodes v as an expression for a script. json.Marshal escapes

@@ -1,0 +1,159 @@
+// Package command is the command line: one file per subcommand, each of which
+// turns flags into options, calls the packages below and writes what they give.
+//
+// Its contract with the person at the terminal and with the shell that evaluates
+// the output: standard output holds the result and nothing else, written once, at
+// the end, and is empty on every failure. Everything for people goes to standard
+// error as "mcp-reconnect: …", lower case, without a final period, followed by a
+// "hint:" line where one helps. No part of a configuration is ever repeated there:
+// it holds API keys.
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
+
+	"github.com/mcp-reconnect/mcp-reconnect/plugin"
+)
+
+// System is what a command sees of the process that runs it.
+type System struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	StdoutTerminal bool // somebody reads standard output instead of evaluating it
+	StderrTerminal bool // somebody reads hints
+	StdoutClosed   bool // there is no standard output
+	Environ        []string
+}
+
+// OS returns the System of this process.
+func OS() System {
+	return System{
+		Stdin:          os.Stdin,
+		Stdout:         os.Stdout,
+		Stderr:         os.Stderr,
+		StdoutTerminal: term.IsTerminal(int(os.Stdout.Fd())),
+		StderrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
+		StdoutClosed:   stdoutClosed(),
+		Environ:        os.Environ(),
+	}
+}
+
+// getenv returns a variable's value; as everywhere in this program, an empty
+// variable is an unset one.
+func (s System) getenv(name string) string {
+	for _, entry := range slices.Backward(s.Environ) {
+		if key, value, ok := strings.Cut(entry, "="); ok && key == name {
+			return value
+		}
+	}
+	return ""
+}
+
+// hint tells the person at the terminal something; a program that reads our
+// standard error is spared it.
+func (s System) hint(format string, args ...any) {
+	if s.StderrTerminal {
+		fmt.Fprintf(s.Stderr, "mcp-reconnect: hint: "+format+"\n", args...)
+	}
+}
+
+// print writes a command's whole result.
+func (s System) print(result string) error {
+	if s.StdoutClosed {
+		return errors.New("standard output is closed")
+	}
+	if _, err := io.WriteString(s.Stdout, result); err != nil && !errors.Is(err, syscall.EPIPE) {
+		return fmt.Errorf("writing standard output: %w", err)
+	}
+	return nil
+}
+
+// Main runs the program with its arguments, of which the first is its name, and
+// returns the exit status.
+func Main(args []string, s System) int {
+	args, child := splitChild(args)
+	var results strings.Builder // help and version, which cli writes itself
+	app := &cli.App{
+		Name:    "mcp-reconnect",
+		Usage:   "make OpenCode get its MCP servers back",
+		Version: plugin.Version,
+		Description: "Run it just before OpenCode: it installs a plugin and adds it to the configuration in\n" +
+			contentVariable + ". In a shell:  eval $(mcp-reconnect env)\n" +
+			"Or start OpenCode through it:         mcp-reconnect run -- opencode\n\n" +
+			"Every flag of a command may also be given as a variable, MCP_RECONNECT_<FLAG>, such as\n" +
+			"MCP_RECONNECT_DATA_DIR; an empty one counts as unset.",
+		Commands:        []*cli.Command{envCommand(s), runCommand(s, child), renderCommand(s)},
+		Writer:          &results,
+		ErrWriter:       io.Discard,
+		ExitErrHandler:  func(*cli.Context, error) {}, // errors become exit statuses below, and there alone
+		HideHelpCommand: true,
+		Action: func(c *cli.Context) error {
+			if c.NArg() == 0 {
+				return usagef("no command given")
+			}
+			return usagef("unknown command%s", ifPlain(c.Args().First()))
+		},
+	}
+	cli.VersionPrinter = func(c *cli.Context) { fmt.Fprintf(c.App.Writer, "mcp-reconnect %s\n", c.App.Version) }
+	app.OnUsageError = onUsageError
+	for _, c := range app.Commands {
+		c.OnUsageError = onUsageError
+		c.HideHelpCommand = true
+		c.Before = checkArguments
+	}
+
+	err := app.Run(args)
+	if err == nil && results.Len() > 0 {
+		err = s.print(results.String())
+	}
+	status, hint := 1, ""
+	var usage *usageError
+	var exit *childError
+	var hinted interface{ Hint() string }
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &usage):
+		status, hint = 2, "mcp-reconnect --help"
+		if len(args) > 1 && app.Command(args[1]) != nil {
+			hint = "mcp-reconnect " + args[1] + " --help"
+		}
+	case errors.As(err, &exit):
+		if status = exit.status; exit.err == nil {
+			return status // the child has spoken for itself
+		}
+	case errors.As(err, &hinted):
+		hint = hinted.Hint()
+	}
+	fmt.Fprintf(s.Stderr, "mcp-reconnect: %v\n", err)
+	if hint != "" {
+		fmt.Fprintf(s.Stderr, "mcp-reconnect: hint: %s\n", hint)
+	}
+	return status
+}
+
+// A usageError is a command line, or a variable that stands for a flag, that
+// cannot be understood.
+type usageError struct{ problem string }
+
+func (e *usageError) Error() string { return e.problem }
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+
+// hintedError adds a hint to an error.
+type hintedError struct {
+	error
+	hint string
+}
+
+func (e *hintedError) Unwrap() error { return e.error }
+func (e *hintedError) Hint() string  { return e.hint }

@@ -1,0 +1,160 @@
+package command
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// result is what running the program came to.
+type result struct {
+	status         int
+	stdout, stderr string
+}
+
+// system is a System in which nothing is a terminal and the variables are the given ones.
+func system(stdin string, environ ...string) System {
+	return System{Stdin: strings.NewReader(stdin), Environ: environ}
+}
+
+func run(s System, args ...string) result {
+	var stdout, stderr bytes.Buffer
+	s.Stdout, s.Stderr = &stdout, &stderr
+	status := Main(append([]string{"mcp-reconnect"}, args...), s)
+	return result{status, stdout.String(), stderr.String()}
+}
+
+// TestConfigurationIsNeverRepeated breaks a configuration that is full of secrets
+// in every way, at every place where one may be given, and looks for them in what
+// people are told.
+func TestConfigurationIsNeverRepeated(t *testing.T) {
+	const secret = "sk-5ecret"
+	broken := []string{
+		`{"` + secret + `":`, `{"a":"` + secret, `{"a":` + secret + `}`, `{"a":"x" ` + secret + `}`, `["` + secret + `"]`, `"` + secret + `"`,
+		`{'` + secret + `':1}`, `{"a":"` + secret + "\n\"}", `{"a":"` + secret + `\x"}`, "{\"" + secret + "\xff\":1}", secret,
+		`{"plugin":"` + secret + `"}`, `{"plugin":{"` + secret + `":1}}`, `{/* ` + secret, `{"` + secret + `":1}}` + secret,
+		`{"a":"` + secret + strings.Repeat("x", 140_000) + `"}`,
+		`{"a":"{env:` + secret + `%!&}"}`, // which cmd cannot carry
+	}
+	data := t.TempDir()
+	for _, content := range broken {
+		file := filepath.Join(t.TempDir(), "config.json")
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for name, try := range map[string]func(args ...string) result{
+			"--config-content": func(args ...string) result {
+				return run(system(""), append(args, "--config-content", content)...)
+			},
+			"--config-file": func(args ...string) result {
+				return run(system(""), append(args, "--config-file", file)...)
+			},
+			"standard input": func(args ...string) result {
+				return run(system(content), append(args, "--config-file", "-")...)
+			},
+			"the variable": func(args ...string) result {
+				return run(system("", "OPENCODE_CONFIG_CONTENT="+content), args...)
+			},
+			"our variable": func(args ...string) result {
+				return run(system("", "MCP_RECONNECT_CONFIG_CONTENT="+content), args...)
+			},
+		} {
+			got := try("env", "--shell", "cmd", "--data-dir", data)
+			if got.status != 1 || got.stdout != "" || strings.Contains(got.stderr, secret) {
+				t.Errorf("%.40q by %s: status %d, standard output %.100q, standard error %q", content, name, got.status, got.stdout, got.stderr)
+			}
+		}
+		if content == secret {
+			continue // a single word is named where a command or a flag is expected
+		}
+		// By mistake it may also stand where something else belongs.
+		for _, args := range [][]string{
+			{content}, {"env", content}, {"env", "--" + content}, {"run", content}, {"--" + content}, {"render", content},
+			{"env", "--data-dir", "--" + content},
+		} {
+			if got := run(system(""), args...); got.status != 2 || got.stdout != "" || strings.Contains(got.stderr, secret) {
+				t.Errorf("%.40q: status %d, standard output %.100q, standard error %q", args, got.status, got.stdout, got.stderr)
+			}
+		}
+	}
+	if entries, err := os.ReadDir(data); err != nil || len(entries) != 0 {
+		t.Errorf("refused, and yet on disk: %v, %v", entries, err)
+	}
+}
+
+func TestHintsAreForTerminals(t *testing.T) {
+	data := t.TempDir()
+	for _, tt := range []struct {
+		name     string
+		terminal func(*System)
+		args     []string
+		want     string // in standard error; "" is nothing at all
+	}{
+		{"evaluated, as in a start-up file", func(s *System) { s.StderrTerminal = true }, nil, ""},
+		{"looked at", func(s *System) { s.StderrTerminal, s.StdoutTerminal = true, true }, nil,
+			"mcp-reconnect: hint: to set it in this shell: eval \"$(mcp-reconnect env --shell bash)\"\n"},
+		{"changed, seen by nobody", func(*System) {}, []string{"--max-attempts", "3"}, ""},
+		{"changed", func(s *System) { s.StderrTerminal = true }, []string{"--max-attempts", "4"},
+			"mcp-reconnect: hint: the plugin has changed; an OpenCode that is running keeps the old one until it is restarted\n"},
+	} {
+		s := system("")
+		tt.terminal(&s)
+		got := run(s, append([]string{"env", "--shell", "bash", "--data-dir", data}, tt.args...)...)
+		if got.status != 0 || got.stderr != tt.want {
+			t.Errorf("%s: status %d, standard error %q, want %q", tt.name, got.status, got.stderr, tt.want)
+		}
+		if !strings.HasPrefix(got.stdout, "export ") || strings.Count(got.stdout, "\n") != 1 {
+			t.Errorf("%s: standard output %q", tt.name, got.stdout)
+		}
+	}
+}
+
+func TestLimitOfOneVariable(t *testing.T) { // B31
+	for _, tt := range []struct {
+		goos string
+		size int
+		unit string
+		ok   bool
+	}{
+		{"linux", 131_047, "x", true},
+		{"linux", 131_048, "x", false},
+		{"linux", 131_047 / 2, "é", true},
+		{"linux", 131_048 / 2, "é", false},
+		{"windows", 32_766, "x", true},
+		{"windows", 32_767, "x", false},
+		{"windows", 32_766, "é", true},
+		{"windows", 32_766 / 2, "🙂", true}, // two units of UTF-16 each
+		{"windows", 32_768 / 2, "🙂", false},
+		{"darwin", 200_000, "x", true},
+	} {
+		err := checkSizeOn(tt.goos, strings.Repeat(tt.unit, tt.size))
+		if (err == nil) != tt.ok {
+			t.Errorf("%s, %d times %s: %v", tt.goos, tt.size, tt.unit, err)
+		}
+	}
+}
+
+func TestTheVariableIsReplacedNotAppended(t *testing.T) {
+	environ := []string{"A=1", "OPENCODE_CONFIG_CONTENT=x", "B=2", "OPENCODE_CONFIG_CONTENT=y", "OPENCODE_CONFIG_CONTENT_X=z"}
+	got := strings.Join(withContent(environ, "new"), " ")
+	if want := "A=1 B=2 OPENCODE_CONFIG_CONTENT_X=z OPENCODE_CONFIG_CONTENT=new"; got != want {
+		t.Errorf("%s", got)
+	}
+	if got := strings.Join(withContent(environ, ""), " "); got != "A=1 B=2 OPENCODE_CONFIG_CONTENT_X=z" {
+		t.Errorf("unset: %s", got)
+	}
+	// Of two settings this program reads the last, as its parent's shell would have.
+	if got := system("", environ...).getenv("OPENCODE_CONFIG_CONTENT"); got != "y" {
+		t.Errorf("read %q", got)
+	}
+}
+
+func TestEveryCommandsHelpGoesToStandardOutput(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"-h"}, {"env", "--help"}, {"run", "--help"}, {"render", "-h"}, {"--version"}} {
+		if got := run(system(""), args...); got.status != 0 || got.stdout == "" || got.stderr != "" {
+			t.Errorf("%q: %+v", args, got)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mcp-reconnect/mcp-reconnect/internal/atomicfile"
+	"github.com/mcp-reconnect/mcp-reconnect/shellenv"
+)
+
+func envCommand(s System) *cli.Command {
+	flags := newEnvFlags()
+	return &cli.Command{
+		Name:      "env",
+		Usage:     "install the plugin and print the environment for OpenCode",
+		UsageText: "eval $(mcp-reconnect env)   # sh, bash, zsh; other shells: see --shell\nmcp-reconnect env [flags]",
+		Flags:     append(flagsOf([]*flagText{flags.shell, flags.format, flags.output}), flags.all()...),
+		Action: func(*cli.Context) error {
+			options, err := flags.options(s)
+			if err != nil {
+				return err
+			}
+			return runEnv(options, s)
+		},
+	}
+}
+
+type envFlags struct {
+	shell, format, output *flagText
+	targetFlags
+}
+
+func newEnvFlags() envFlags {
+	return envFlags{
+		shell:       &flagText{name: "shell", value: "NAME", usage: "write for this shell; auto, " + strings.Join(shellenv.ShellNames(), ", "), initial: "auto"},
+		format:      &flagText{name: "format", value: "NAME", usage: "write in this format; shell, " + strings.Join(shellenv.FormatNames(), ", "), initial: "shell"},
+		output:      &flagText{name: "output", value: "FILE", usage: "write to FILE instead of standard output; --format github appends"},
+		targetFlags: newTargetFlags(),
+	}
+}
+
+type envOptions struct {
+	target
+	syntax shellenv.Syntax
+	output string // "" is standard output
+}
+
+func (f envFlags) options(s System) (envOptions, error) {
+	var o envOptions
+	var err error
+	if o.syntax, err = f.syntax(s); err != nil {
+		return o, err
+	}
+	output, err := f.output.named(s)
+	if err != nil {
+		return o, err
+	}
+	o.output = output.value
+	o.target, err = f.target(s)
+	return o, err
+}
+
+// syntax chooses between --shell and --format. A flag counts before a variable,
+// whichever of the two it is.
+func (f envFlags) syntax(s System) (shellenv.Syntax, error) {
+	shell, format := f.shell.setting(s), f.format.setting(s)
+	if format.ok() && format.value != "shell" {
+		syntax, ok := shellenv.Format(format.value)
+		switch {
+		case !ok:
+			return syntax, format.problem("%q is none of shell, %s", format.value, strings.Join(shellenv.FormatNames(), ", "))
+		case !f.shell.IsSet():
+			return syntax, nil
+		case f.format.IsSet():
+			return syntax, usagef("--shell and --format %s exclude each other", format.value)
+		}
+	}
+	if shell.ok() && shell.value != "auto" {
+		syntax, ok := shellenv.Shell(shell.value)
+		if !ok {
+			return syntax, shell.problem("%q is none of auto, %s", shell.value, strings.Join(shellenv.ShellNames(), ", "))
+		}
+		return syntax, nil
+	}
+	syntax, _ := shellenv.Shell(shellenv.Detect(append(shellenv.Ancestors(), s.getenv("SHELL"))...))
+	return syntax, nil
+}
+
+func runEnv(o envOptions, s System) error {
+	if o.output == "" && s.StdoutClosed {
+		return errors.New("standard output is closed") // before anything is written to disk
+	}
+	merged, err := o.merge()
+	if err != nil {
+		return err
+	}
+	env := shellenv.Env{contentVariable: nil}
+	if merged != "" {
+		if !o.syntax.Verbatim {
+			merged = shellenv.SafeJSON(merged)
+		}
+		if err := checkSize(merged); err != nil {
+			return err
+		}
+		env[contentVariable] = &merged
+	}
+	text, err := o.syntax.Encode(env)
+	if err != nil {
+		return err
+	}
+	if err := o.install(s); err != nil {
+		return err
+	}
+	if o.output != "" {
+		if err := writeOutput(o.output, text, o.syntax.Name == "github"); err != nil {
+			return fmt.Errorf("writing --output: %w", err)
+		}
+		return nil
+	}
+	if err := s.print(text); err != nil {
+		return err
+	}
+	if hint := o.syntax.Hint("mcp-reconnect env"); hint != "" && s.StdoutTerminal {
+		s.hint("to set it in this shell: %s", hint)
+	}
+	return nil
+}
+
+// writeOutput replaces a file, or appends to it. What is no regular file, such as
+// a pipe or /dev/stdout, is written to: replacing it would take it from others.
+func writeOutput(name, text string, appending bool) error {
+	info, err := os.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular() || strings.HasPrefix(name, "/dev/") || strings.HasPrefix(name, "/proc/"):
+		appending = true
+	default:
+		if name, err = filepath.EvalSymlinks(name); err != nil {
+			return err
+		}
+	}
+	if !appending {
+		return atomicfile.Write(name, []byte(text))
+	}
+	if !endsLine(name) {
+		text = "\n" + text
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// endsLine reports whether what is appended to a file starts a line of its own.
+func endsLine(name string) bool {
+	info, err := os.Stat(name)
+	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return true
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return true
+	}
+	defer f.Close()
+	last := []byte{0}
+	_, err = f.ReadAt(last, info.Size()-1)
+	return err != nil || last[0] == '\n'
+}

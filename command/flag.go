@@ -1,0 +1,170 @@
+package command
+
+import (
+	"flag"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// A flagText is a flag whose value is taken as text, on the command line or from
+// its variable, and knows where it came from. cli's own flags forget that, and
+// print a variable's value in errors; they also cost a third of a short run.
+type flagText struct {
+	name     string
+	usage    string
+	value    string // what stands for the value in help, e.g. DIR; "" for a flag that is on or off
+	initial  string // the default, in help
+	category string
+
+	given []string // on the command line
+}
+
+var _ interface {
+	cli.Flag
+	cli.VisibleFlag
+	cli.CategorizableFlag
+	flag.Value
+} = (*flagText)(nil)
+
+// String is the flag's line in help, as cli aligns it; it also satisfies flag.Value.
+func (f *flagText) String() string {
+	line := "--" + f.name
+	if f.value != "" {
+		line += " " + f.value
+	}
+	line += "\t" + f.usage
+	if f.initial != "" {
+		line += " (default: " + f.initial + ")"
+	}
+	return line
+}
+
+func (f *flagText) Apply(set *flag.FlagSet) error {
+	set.Var(f, f.name, f.usage)
+	return nil
+}
+
+func (f *flagText) Set(value string) error {
+	f.given = append(f.given, value)
+	return nil
+}
+
+func (f *flagText) Names() []string     { return []string{f.name} }
+func (f *flagText) IsSet() bool         { return len(f.given) > 0 }
+func (f *flagText) IsBoolFlag() bool    { return f.value == "" }
+func (f *flagText) IsVisible() bool     { return true }
+func (f *flagText) GetCategory() string { return f.category }
+
+// variable returns the name of the variable that stands for the flag.
+func (f *flagText) variable() string {
+	return "MCP_RECONNECT_" + strings.ToUpper(strings.ReplaceAll(f.name, "-", "_"))
+}
+
+// A setting is a flag's value and where it was given: "--data-dir", or the
+// variable that stands for it. The zero setting is a flag that was not given.
+type setting struct{ value, source string }
+
+func (g setting) ok() bool { return g.source != "" }
+
+// problem is the usage error that says where the value came from.
+func (g setting) problem(format string, args ...any) error {
+	return usagef("%s: "+format, append([]any{g.source}, args...)...)
+}
+
+// setting returns what was given on the command line, where of several the last
+// counts, or else in the variable, where an empty one counts as unset.
+func (f *flagText) setting(s System) setting {
+	if f.IsSet() {
+		return setting{f.given[len(f.given)-1], "--" + f.name}
+	}
+	if value := s.getenv(f.variable()); value != "" {
+		return setting{value, f.variable()}
+	}
+	return setting{}
+}
+
+// named returns the setting of a flag that names something, which cannot be nothing.
+func (f *flagText) named(s System) (setting, error) {
+	g := f.setting(s)
+	if g.ok() && g.value == "" {
+		return g, g.problem("the name is empty")
+	}
+	return g, nil
+}
+
+// on returns whether a flag that is on or off is on.
+func (f *flagText) on(s System) (bool, error) {
+	g := f.setting(s)
+	if !g.ok() {
+		return false, nil
+	}
+	on, err := strconv.ParseBool(g.value)
+	if err != nil {
+		return false, g.problem("%q is neither true nor false", g.value)
+	}
+	return on, nil
+}
+
+// flagsOf puts flags into a list as cli wants it.
+func flagsOf(lists ...[]*flagText) []cli.Flag {
+	var flags []cli.Flag
+	for _, list := range lists {
+		for _, f := range list {
+			flags = append(flags, f)
+		}
+	}
+	return flags
+}
+
+// checkArguments refuses what cli lets pass: arguments where there are none to
+// give, behind which it would ignore flags, and a flag that was taken for the
+// value of the one before it.
+func checkArguments(c *cli.Context) error {
+	for _, f := range c.Command.Flags {
+		f, ok := f.(*flagText)
+		if !ok {
+			continue // --help
+		}
+		for _, value := range f.given {
+			if strings.HasPrefix(value, "--") {
+				return usagef("--%s needs a value, and is followed by the flag%s", f.name, ifPlain(value))
+			}
+		}
+	}
+	switch {
+	case c.NArg() == 0:
+		return nil
+	case c.Command.Name == "run":
+		return usagef("the command to run stands behind --, as in: mcp-reconnect run -- opencode")
+	}
+	word := ifPlain(c.Args().First())
+	if word == "" {
+		word = " one"
+	}
+	return usagef("%s takes no arguments, and got%s", c.Command.Name, word)
+}
+
+// onUsageError puts what Go's flag package says into this program's words.
+func onUsageError(_ *cli.Context, err error, _ bool) error {
+	text := err.Error()
+	if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
+		return usagef("unknown flag%s", ifPlain("--"+strings.TrimPrefix(name, "-")))
+	}
+	if name, ok := strings.CutPrefix(text, "flag needs an argument: -"); ok {
+		return usagef("--%s needs a value", strings.TrimPrefix(name, "-"))
+	}
+	return usagef("the command line cannot be read")
+}
+
+// ifPlain returns the quoted word after a space, if it is one that may be repeated:
+// no text that could be a part of a configuration.
+func ifPlain(word string) string {
+	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-"
+	if word == "" || len(word) > 32 || strings.Trim(word, allowed) != "" {
+		return ""
+	}
+	return fmt.Sprintf(" %q", word)
+}

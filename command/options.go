@@ -1,0 +1,193 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/adrg/xdg"
+	"github.com/urfave/cli/v2"
+
+	"github.com/mcp-reconnect/mcp-reconnect/configmerge"
+	"github.com/mcp-reconnect/mcp-reconnect/plugin"
+)
+
+// contentVariable is the variable in which OpenCode reads configuration.
+const contentVariable = "OPENCODE_CONFIG_CONTENT"
+
+// policyFlags are the flags of a plugin.Policy.
+type policyFlags []*flagText
+
+func newPolicyFlags() policyFlags {
+	var flags policyFlags
+	defaults := plugin.DefaultPolicy()
+	for _, p := range plugin.Settings() {
+		f := &flagText{name: p.Name, usage: p.Usage + "; " + p.Values, value: "VALUE", initial: p.Get(defaults), category: "How the plugin reconnects"}
+		if p.Many {
+			f.value = "PATTERN"
+		}
+		flags = append(flags, f)
+	}
+	return flags
+}
+
+// policy returns the policy that was given.
+func (flags policyFlags) policy(s System) (plugin.Policy, error) {
+	policy := plugin.DefaultPolicy()
+	for n, p := range plugin.Settings() {
+		g := flags[n].setting(s)
+		values := []string{g.value}
+		switch {
+		case !g.ok():
+			continue
+		case p.Many && flags[n].IsSet():
+			values = flags[n].given
+		}
+		for _, value := range values {
+			if err := p.Set(&policy, value); err != nil {
+				return policy, g.problem("%v", err)
+			}
+		}
+	}
+	var out *plugin.RangeError
+	if err := policy.Validate(); errors.As(err, &out) { // what only shows between two settings
+		return policy, usagef("--%s: %s", out.Setting, out.Problem)
+	}
+	return policy, nil
+}
+
+// targetFlags are the flags of what env and run work on.
+type targetFlags struct {
+	dataDir, content, file, entry, unset *flagText
+	policy                               policyFlags
+}
+
+func newTargetFlags() targetFlags {
+	return targetFlags{
+		dataDir: &flagText{name: "data-dir", value: "DIR", usage: "keep the plugin in DIR/mcp-reconnect", initial: "the platform's data directory"},
+		content: &flagText{name: "config-content", value: "TEXT", usage: "merge into TEXT", initial: "$" + contentVariable},
+		file:    &flagText{name: "config-file", value: "FILE", usage: "merge into the content of FILE; - is standard input"},
+		entry:   &flagText{name: "entry", value: "KIND", usage: "list the plugin as a directory or as a file; dir, file", initial: "dir"},
+		unset:   &flagText{name: "unset", usage: "take the plugin out of the configuration again"},
+		policy:  newPolicyFlags(),
+	}
+}
+
+func (f targetFlags) all() []cli.Flag {
+	return flagsOf([]*flagText{f.dataDir, f.content, f.file, f.entry, f.unset}, f.policy)
+}
+
+// A target is what env and run work on: a configuration, and where the plugin
+// stands that goes into it.
+type target struct {
+	dataDir  string
+	location plugin.Location
+	entry    configmerge.Entry
+	policy   plugin.Policy
+	unset    bool
+	content  setting
+}
+
+func (f targetFlags) target(s System) (target, error) {
+	var t target
+	var err error
+	if t.policy, err = f.policy.policy(s); err != nil {
+		return t, err
+	}
+	if t.unset, err = f.unset.on(s); err != nil {
+		return t, err
+	}
+	if t.dataDir, err = f.dataDirectory(s); err != nil {
+		return t, err
+	}
+	if t.location, err = plugin.Locate(t.dataDir); err != nil {
+		return t, err
+	}
+	t.entry = configmerge.Entry{URL: t.location.Entry, Means: t.location.Means}
+	switch entry := f.entry.setting(s); {
+	case entry.value == "file":
+		t.entry.URL = t.location.FileURL
+	case entry.ok() && entry.value != "dir":
+		return t, entry.problem("%q is none of dir, file", entry.value)
+	}
+	t.content, err = f.configuration(s)
+	return t, err
+}
+
+func (f targetFlags) dataDirectory(s System) (string, error) {
+	dir, err := f.dataDir.named(s)
+	switch {
+	case err != nil || dir.ok():
+		return dir.value, err
+	case runtime.GOOS != "windows" && s.getenv("HOME") == "" && !filepath.IsAbs(s.getenv("XDG_DATA_HOME")):
+		// xdg takes / for the home of somebody who has none.
+		return "", &hintedError{errors.New("there is no data directory: HOME is not set"), "give one by --data-dir or " + f.dataDir.variable()}
+	}
+	return xdg.DataHome, nil
+}
+
+// configuration finds the text to merge into. A flag counts before a variable,
+// and the text itself before a file.
+func (f targetFlags) configuration(s System) (setting, error) {
+	fileCounts := f.file.IsSet() && !f.content.IsSet()
+	if content := f.content.setting(s); content.ok() && !fileCounts {
+		return content, nil
+	}
+	file, err := f.file.named(s)
+	switch {
+	case err != nil:
+		return file, err
+	case !file.ok():
+		return setting{s.getenv(contentVariable), contentVariable}, nil
+	case file.value == "-":
+		text, err := io.ReadAll(s.Stdin)
+		if err != nil {
+			return file, fmt.Errorf("reading the configuration from standard input: %w", err)
+		}
+		return setting{string(text), "standard input"}, nil
+	}
+	text, err := os.ReadFile(file.value)
+	if err != nil {
+		return file, fmt.Errorf("reading the configuration: %w", err)
+	}
+	return setting{string(text), file.value}, nil
+}
+
+// merge returns the configuration with the plugin in it, or, with --unset,
+// without it; "" means that nothing is left.
+func (t target) merge() (string, error) {
+	edit := configmerge.Merge
+	if t.unset {
+		edit = configmerge.Remove
+	}
+	merged, err := edit(t.content.value, t.entry)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", t.content.source, err)
+	}
+	var syntax *configmerge.SyntaxError
+	if errors.As(err, &syntax) {
+		err = &hintedError{err, syntax.Hint}
+	}
+	return merged, err
+}
+
+// install puts the plugin on disk, unless it was to be taken out.
+func (t target) install(s System) error {
+	if t.unset {
+		return nil
+	}
+	installed, err := plugin.Install(t.dataDir, t.policy)
+	if errors.Is(err, plugin.ErrForeign) {
+		return &hintedError{err, "move it away, or choose another directory by --data-dir"}
+	}
+	if err != nil {
+		return err
+	}
+	if installed.Updated {
+		s.hint("the plugin has changed; an OpenCode that is running keeps the old one until it is restarted")
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// splitChild cuts the command that run shall start off the arguments: what
+// stands behind the first "--" is the child's alone, another "--" included,
+// which Go's flag package would not leave to it.
+func splitChild(args []string) (own, child []string) {
+	if len(args) > 1 && args[1] == "run" {
+		if n := slices.Index(args, "--"); n >= 0 {
+			return args[:n], args[n+1:]
+		}
+	}
+	return args, nil
+}
+
+func runCommand(s System, child []string) *cli.Command {
+	flags := newTargetFlags()
+	return &cli.Command{
+		Name:      "run",
+		Usage:     "install the plugin and start a command with the environment",
+		UsageText: "mcp-reconnect run [flags] -- COMMAND [ARG…]",
+		Flags:     flags.all(),
+		Action: func(*cli.Context) error {
+			if len(child) == 0 {
+				return usagef("run needs a command behind --, as in: mcp-reconnect run -- opencode")
+			}
+			t, err := flags.target(s)
+			if err != nil {
+				return err
+			}
+			return runChild(t, child, s)
+		},
+	}
+}
+
+// A childError is the exit status of run's child, or why there is no child.
+type childError struct {
+	status int
+	err    error // nil where the child ran
+}
+
+func (e *childError) Error() string { return fmt.Sprint(e.err) }
+func (e *childError) Unwrap() error { return e.err }
+
+func runChild(t target, child []string, s System) error {
+	path, err := findCommand(child[0], s.getenv("PATH"))
+	if err != nil {
+		return err
+	}
+	merged, err := t.merge()
+	if err != nil {
+		return err
+	}
+	if err := checkSize(merged); err != nil {
+		return err
+	}
+	if err := t.install(s); err != nil {
+		return err
+	}
+	return start(path, child, withContent(s.Environ, merged), s)
+}
+
+// withContent returns the environment with the variable set once, or, for "",
+// not at all: of two settings some programs see the first, others the last.
+func withContent(environ []string, content string) []string {
+	env := slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return name == contentVariable || runtime.GOOS == "windows" && strings.EqualFold(name, contentVariable)
+	})
+	if content != "" {
+		env = append(env, contentVariable+"="+content)
+	}
+	return env
+}
+
+// findCommand looks a command up as shells do, with their exit statuses: 127 for
+// one that is not there, 126 for one that is there and cannot be run.
+func findCommand(name, path string) (string, error) {
+	found, err := exec.LookPath(name)
+	if err == nil || errors.Is(err, exec.ErrDot) { // a PATH with "." in it is its owner's choice
+		return found, nil
+	}
+	if !strings.ContainsRune(name, filepath.Separator) {
+		for _, dir := range filepath.SplitList(path) {
+			if _, err := exec.LookPath(filepath.Join(dir, name)); err != nil && errors.Is(err, fs.ErrPermission) {
+				return "", &childError{126, fmt.Errorf("cannot run %q: permission denied", name)}
+			}
+		}
+		return "", &childError{127, fmt.Errorf("cannot run %q: it is not in PATH", name)}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", &childError{127, fmt.Errorf("cannot run %q: no such file", name)}
+	}
+	return "", &childError{126, fmt.Errorf("cannot run %q: %w", name, cause(err))}
+}
+
+// cause is the error below exec's own, which repeats the name.
+func cause(err error) error {
+	var lookup *exec.Error
+	if errors.As(err, &lookup) {
+		return lookup.Err
+	}
+	return err
+}

@@ -51,8 +51,8 @@ func OS() System {
 // variable is an unset one.
 func (s System) getenv(name string) string {
 	for _, entry := range slices.Backward(s.Environ) {
-		if key, value, ok := strings.Cut(entry, "="); ok && key == name {
-			return value
+		if len(entry) > len(name) && entry[len(name)] == '=' && entry[:len(name)] == name {
+			return entry[len(name)+1:]
 		}
 	}
 	return ""
@@ -106,6 +106,9 @@ func Main(args []string, s System) int {
 	cli.VersionPrinter = func(c *cli.Context) { fmt.Fprintf(c.App.Writer, "mcp-reconnect %s\n", c.App.Version) }
 	app.OnUsageError = onUsageError
 	for _, c := range app.Commands {
+		if len(args) < 2 || args[1] != c.Name {
+			c.Flags = nil // cli would format the help of each one at every start
+		}
 		c.OnUsageError = onUsageError
 		c.HideHelpCommand = true
 		c.Before = checkArguments

@@ -2,6 +2,7 @@ package configmerge
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,6 +51,9 @@ func read(content string) (string, error) {
 		}
 	}
 	b, tooDeep := blank(src)
+	if text, ok := strict(b); ok && !tooDeep {
+		return text, nil
+	}
 	v, err := hujson.Parse(b)
 	if err != nil {
 		off := offset(b, err)
@@ -76,6 +80,24 @@ func read(content string) (string, error) {
 	}
 	v.Minimize()
 	return string(v.Pack()), nil
+}
+
+// strict compacts b if there is nothing for hujson to do: no trailing comma and no fault. That is what launchers write,
+// and it takes a third of the time.
+func strict(b []byte) (string, bool) {
+	if !json.Valid(b) {
+		return "", false
+	}
+	var compact bytes.Buffer
+	compact.Grow(len(b))
+	if err := json.Compact(&compact, b); err != nil {
+		return "", false
+	}
+	text := compact.String()
+	if c := examine(text); text[0] != '{' || c.plugins > 0 && !c.list.IsArray() {
+		return "", false
+	}
+	return text, true
 }
 
 // blank returns text with its comments turned into spaces, so that every offset stays what it was. In a line comment

@@ -79,7 +79,7 @@ func Render(p Policy) ([]byte, error) {
 	}
 	var b bytes.Buffer
 	b.Grow(32 << 10) // more than it takes
-	if err := template.Render(&b, template.Data{Version: Version, Settings: p}); err != nil {
+	if err := template.Render(&b, template.Data{Version: Version, Settings: p.rendered()}); err != nil {
 		return nil, fmt.Errorf("rendering the plugin: %w", err)
 	}
 	return b.Bytes(), nil

@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -131,32 +130,33 @@ func (p Policy) Validate() error {
 	return nil
 }
 
-// MarshalJSON gives the policy as the rendered plugin reads it: names in camel
-// case, times in milliseconds, lists never null.
-func (p Policy) MarshalJSON() ([]byte, error) {
+// rendered is a policy as the plugin reads it: times in milliseconds, lists never null.
+type rendered struct {
+	FirstDelay     float64  `json:"firstDelay"`
+	InitialDelay   float64  `json:"initialDelay"`
+	MaxDelay       float64  `json:"maxDelay"`
+	Jitter         float64  `json:"jitter"`
+	MaxAttempts    int      `json:"maxAttempts"`
+	StableAfter    float64  `json:"stableAfter"`
+	ProbeInterval  float64  `json:"probeInterval"`
+	PollInterval   float64  `json:"pollInterval"`
+	IdleAfter      float64  `json:"idleAfter"`
+	ConnectTimeout float64  `json:"connectTimeout"`
+	Concurrency    int      `json:"concurrency"`
+	Start          string   `json:"start"`
+	Only           []string `json:"only"`
+	Skip           []string `json:"skip"`
+	Notify         string   `json:"notify"`
+	Log            string   `json:"log"`
+}
+
+func (p Policy) rendered() rendered {
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-	return json.Marshal(struct {
-		FirstDelay     float64  `json:"firstDelay"`
-		InitialDelay   float64  `json:"initialDelay"`
-		MaxDelay       float64  `json:"maxDelay"`
-		Jitter         float64  `json:"jitter"`
-		MaxAttempts    int      `json:"maxAttempts"`
-		StableAfter    float64  `json:"stableAfter"`
-		ProbeInterval  float64  `json:"probeInterval"`
-		PollInterval   float64  `json:"pollInterval"`
-		IdleAfter      float64  `json:"idleAfter"`
-		ConnectTimeout float64  `json:"connectTimeout"`
-		Concurrency    int      `json:"concurrency"`
-		Start          string   `json:"start"`
-		Only           []string `json:"only"`
-		Skip           []string `json:"skip"`
-		Notify         string   `json:"notify"`
-		Log            string   `json:"log"`
-	}{
+	return rendered{
 		ms(p.FirstDelay), ms(p.InitialDelay), ms(p.MaxDelay), p.Jitter, p.MaxAttempts,
 		ms(p.StableAfter), ms(p.ProbeInterval), ms(p.PollInterval), ms(p.IdleAfter), ms(p.ConnectTimeout),
 		p.Concurrency, p.Start, append([]string{}, p.Only...), append([]string{}, p.Skip...), p.Notify, p.Log,
-	})
+	}
 }
 
 // setting ties a field to its parser and its check; the four kinds below differ in these alone.

@@ -17,11 +17,17 @@ import (
 // ForbidSkip is the variable that turns every skip into a failure; .ci/run sets it.
 const ForbidSkip = "TEST_FORBID_SKIP"
 
-// The pinned versions of what the tests fetch from npm.
-const (
-	OpenCodeVersion = "1.18.33"
-	NushellVersion  = "0.115.1"
-)
+// NushellVersion is the pinned version of nushell.
+const NushellVersion = "0.115.1"
+
+// OpenCodeVersion is the version of OpenCode that the tests use: the pinned one,
+// or another that TEST_OPENCODE_VERSION names.
+func OpenCodeVersion() string {
+	if version := os.Getenv("TEST_OPENCODE_VERSION"); version != "" {
+		return version
+	}
+	return "1.18.33"
+}
 
 // Skip ends the test as skipped for the given reason, or as failed where
 // nothing may be skipped.

@@ -63,7 +63,7 @@ func TestCrashedServerIsBackAfterFirstDelay(t *testing.T) { // rules 10, 11
 	if len(i.servers["b"].tried) != 0 {
 		t.Error("D43: a healthy neighbour was connected")
 	}
-	if !slices.ContainsFunc(i.log, func(line string) bool { return strings.HasPrefix(line, "info: a is back (1 try, 0.") }) {
+	if !slices.ContainsFunc(i.log, func(line string) bool { return strings.HasPrefix(line, "info: mcp-reconnect: a is back (1 try, 0.") }) {
 		t.Errorf("rule 17: log is %q", i.log)
 	}
 }

@@ -292,7 +292,7 @@ function createEngine(directory, host) {
     if (!started) {
       if (SETTINGS.start === "mcp" && kind !== "mcp") return
       started = true
-      host.say("info", `mcp-reconnect ${VERSION} is active in ${directory}`)
+      host.say("info", `version ${VERSION} is active in ${directory}`)
     }
     const wasIdle = idle()
     // A crash is an mcp event: it must not keep an instance in use that nobody prompts.
@@ -304,7 +304,7 @@ function createEngine(directory, host) {
   // Rule 6: two products would restart each other's servers.
   function yieldsToRival() {
     if (!globalThis.__openchamberMcpReconnectCoordinator) return false
-    host.say("info", `mcp-reconnect stays quiet in ${directory}: OpenChamber's own plugin reconnects here`)
+    host.say("info", `quiet in ${directory}, where OpenChamber's own plugin reconnects`)
     dispose()
     return true
   }

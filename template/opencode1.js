@@ -36,8 +36,10 @@ function hostOf(input) {
       } catch {}
     },
 
-    // Rule 17: never console, which a terminal UI would show.
-    async say(level, message, variant) {
+    // Rule 17: never console, which a terminal UI would show. Not every version's
+    // log prints the service.
+    async say(level, text, variant) {
+      const message = `mcp-reconnect: ${text}`
       try {
         if (SETTINGS.log === "info" || SETTINGS.log === level)
           await client.app.log(options({ body: { service: "mcp-reconnect", level, message } }))

@@ -3,21 +3,24 @@ package plugin
 import (
 	"container/heap"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/dop251/goja"
 	"github.com/evanw/esbuild/pkg/api"
+	"pgregory.net/rapid"
 )
 
 // A simulation is a model of one OpenCode 1 process that runs the rendered
 // plugin in virtual time. The model checks the rules that hold at every step
 // itself: which calls are made, on what, how many at once.
 type simulation struct {
-	t         *testing.T
+	t         rapid.TB
 	policy    Policy
 	vm        *goja.Runtime
 	now       time.Time
@@ -25,9 +28,9 @@ type simulation struct {
 	nextTimer int64
 	factory   goja.Callable
 	instances []*instance
-	connects  int // in flight
-	most      int // most that ever were
+	most      int // most connects that ever were in flight
 	history   []string
+	broken    []string // the rules that were violated
 }
 
 // An instance is one project directory of the process, with its MCP servers.
@@ -37,46 +40,84 @@ type instance struct {
 	servers  map[string]*server
 	started  bool // its servers were started, as the first read of status does
 	hooks    *goja.Object
+	copy     int  // of the plugin, which is loaded now
+	used     bool // it showed a sign of use that the policy counts
 	disposed bool
-	reads    int      // calls of mcp.status
-	calls    int      // of any client function
-	log      []string // what app.log got
-	answer   func() goja.Value
-	readTime time.Duration
-	reading  int
+	reads    int               // calls of mcp.status
+	calls    int               // of any client function
+	log      []string          // what app.log got
+	answer   func() goja.Value // what status gives instead of the truth
+	readTime time.Duration     // how long a read takes
+	reading  map[int]time.Time // the reads under way, by number, with their start
 }
 
 // A server is one MCP server as OpenCode sees it, and as it really is.
 type server struct {
-	name     string
-	state    string
-	reason   string        // of failed
-	up       bool          // a connect would succeed
-	needs    string        // the status that a connect gives instead, e.g. needs_auth
-	takes    time.Duration // how long a connect takes
-	hangs    bool          // a connect never settles
-	throws   bool          // a connect throws
+	name   string
+	state  string
+	reason string        // of failed
+	up     bool          // a connect would succeed
+	needs  string        // the status that a connect gives instead, e.g. needs_auth
+	takes  time.Duration // how long a connect takes
+	hangs  bool          // a connect does not settle until release is called
+	throws bool          // a connect throws
+
 	inFlight bool
+	seen     bool            // the plugin read that it failed
+	parked   bool            // the plugin gave up once
+	release  func()          // settles the connect that hangs
 	tried    []time.Duration // when, since the start
+	upSince  time.Time       // when it was connected last
+	budget   int             // tries since the count was last reset
+	resetAt  time.Time       // when that was
 }
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
+// simulate starts a process whose plugin has the default policy with a change.
 func simulate(t *testing.T, change func(*Policy)) *simulation {
 	t.Helper()
-	s := &simulation{t: t, policy: DefaultPolicy(), vm: goja.New(), now: epoch}
-	s.policy.Jitter = 0 // exact times, but where a test wants the jitter
+	policy := DefaultPolicy()
+	policy.Jitter = 0 // exact times, but where a test wants the jitter
 	if change != nil {
-		change(&s.policy)
+		change(&policy)
 	}
-	js, err := Render(s.policy)
+	s := newSimulation(t, policy)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("history:\n%s", strings.Join(s.history, "\n"))
+		}
+	})
+	return s
+}
+
+// compiled keeps what was compiled for a policy: histories by the thousand run the same.
+var compiled sync.Map
+
+func compile(t rapid.TB, policy Policy) *goja.Program {
+	t.Helper()
+	js, err := Render(policy)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if p, ok := compiled.Load(string(js)); ok {
+		return p.(*goja.Program)
 	}
 	result := api.Transform(string(js), api.TransformOptions{Format: api.FormatCommonJS})
 	if len(result.Errors) > 0 {
 		t.Fatal(result.Errors[0].Text)
 	}
+	program, err := goja.Compile("plugin.js", string(result.Code), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiled.Store(string(js), program)
+	return program
+}
+
+func newSimulation(t rapid.TB, policy Policy) *simulation {
+	t.Helper()
+	s := &simulation{t: t, policy: policy, vm: goja.New(), now: epoch}
 	rnd := rand.New(rand.NewPCG(1, 2))
 	s.vm.SetTimeSource(func() time.Time { return s.now })
 	s.vm.SetRandSource(rnd.Float64)
@@ -87,17 +128,14 @@ func simulate(t *testing.T, change func(*Policy)) *simulation {
 		}
 	})
 	s.run(`var module = {exports: {}}; var process = {env: {}, argv: ["bun", "serve"], cwd: () => "/"}; var console = new Proxy({}, {get() { throw new Error("console") }})`)
-	s.run(string(result.Code))
+	if _, err := s.vm.RunProgram(compile(t, policy)); err != nil {
+		t.Fatal(err)
+	}
 	factory, ok := goja.AssertFunction(s.run("module.exports.default"))
 	if !ok {
 		t.Fatal("the default export is no function")
 	}
 	s.factory = factory
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("history:\n%s", strings.Join(s.history, "\n"))
-		}
-	})
 	return s
 }
 
@@ -113,21 +151,25 @@ func (s *simulation) run(js string) goja.Value {
 func (s *simulation) since() time.Duration { return s.now.Sub(epoch) }
 
 func (s *simulation) note(format string, args ...any) {
-	if len(s.history) < 500 {
-		s.history = append(s.history, fmt.Sprintf("%12v  ", s.since())+fmt.Sprintf(format, args...))
+	if len(s.history) == 2000 {
+		s.history = append(s.history[:0], "…")
 	}
+	s.history = append(s.history, fmt.Sprintf("%12v  ", s.since())+fmt.Sprintf(format, args...))
 }
 
+// violated fails the test for a broken rule, but not before the engine returns:
+// it is called in the midst of its calls.
 func (s *simulation) violated(format string, args ...any) {
 	s.t.Helper()
 	s.note("VIOLATED: "+format, args...)
+	s.broken = append(s.broken, fmt.Sprintf(format, args...))
 	s.t.Errorf(format, args...)
 }
 
 // load calls the plugin function for a directory, as OpenCode does.
 func (s *simulation) load(dir string, names ...string) *instance {
 	s.t.Helper()
-	i := &instance{sim: s, dir: dir, servers: map[string]*server{}, readTime: time.Millisecond}
+	i := &instance{sim: s, dir: dir, servers: map[string]*server{}, readTime: time.Millisecond, used: s.policy.Start == "load"}
 	for _, name := range names {
 		i.servers[name] = &server{name: name, up: true, takes: 100 * time.Millisecond}
 	}
@@ -139,6 +181,12 @@ func (s *simulation) load(dir string, names ...string) *instance {
 // reload loads the plugin into the instance once more.
 func (i *instance) reload() {
 	i.sim.t.Helper()
+	i.reading = map[int]time.Time{}
+	i.copy++
+	for _, s := range i.servers {
+		s.reset(i.sim.now) // a copy counts for itself
+		s.seen, s.parked = false, false
+	}
 	before := i.calls
 	promise := i.sim.call(i.sim.factory, i.input())
 	if promise.State() != goja.PromiseStateFulfilled {
@@ -189,17 +237,40 @@ type object = map[string]any
 
 func (i *instance) event(kind string, properties object) {
 	i.sim.t.Helper()
+	if strings.HasPrefix(kind, "mcp.") {
+		i.used = true
+	}
+	if kind == "message.updated" || kind == "session.status" {
+		i.used = i.used || i.sim.policy.Start != "mcp"
+	}
 	i.hook("event", object{"event": object{"type": kind, "properties": properties}})
 }
 
-func (i *instance) prompt() { i.sim.t.Helper(); i.hook("chat.message", object{}, object{}) }
+func (i *instance) prompt() {
+	i.sim.t.Helper()
+	i.used = i.used || i.sim.policy.Start != "mcp"
+	i.hook("chat.message", object{}, object{})
+}
 
 // crash kills a connected server: OpenCode notices at once and says so.
 func (i *instance) crash(name string) {
 	i.sim.t.Helper()
-	i.servers[name].state, i.servers[name].reason = "failed", "Connection closed"
+	i.fail(name)
 	i.event("mcp.tools.changed", object{"server": name})
 }
+
+// fail lets a server drop without OpenCode saying so.
+func (i *instance) fail(name string) {
+	s := i.servers[name]
+	i.sim.note("%s: %s drops", i.dir, name)
+	if s.state == "connected" && i.sim.now.Sub(s.upSince) >= i.sim.policy.StableAfter {
+		s.reset(i.sim.now)
+	}
+	s.state, s.reason = "failed", "Connection closed"
+}
+
+// reset notes that the server's count of tries may start anew (rule 12).
+func (s *server) reset(now time.Time) { s.budget, s.resetAt = 0, now }
 
 // input is what OpenCode passes to the plugin function.
 func (i *instance) input() goja.Value {
@@ -218,6 +289,9 @@ func (i *instance) input() goja.Value {
 		if i.disposed {
 			i.sim.violated("rule 7: a call after disposal")
 		}
+		if !i.used {
+			i.sim.violated("rule 2: a call without a sign of use")
+		}
 		return o
 	}
 	mcp := vm.NewDynamicObject(guarded{i.sim, "client.mcp", map[string]goja.Value{
@@ -225,24 +299,28 @@ func (i *instance) input() goja.Value {
 			options(call)
 			i.reads++
 			i.sim.note("%s: status", i.dir)
-			if i.reading++; i.reading > 1 {
-				i.sim.violated("rule 16: status reads of one instance overlap")
-			}
-			if !i.started { // rule 2: the first read starts every server
-				i.started = true
-				for _, s := range i.servers {
-					s.connect()
+			for _, start := range i.reading {
+				if i.sim.now.Sub(start) < 3*time.Minute { // given up then
+					i.sim.violated("rule 16: status reads of one instance overlap")
 				}
 			}
+			i.start()
 			if i.answer != nil {
-				i.reading--
 				return i.answer()
 			}
+			read, copy := i.reads, i.copy
+			i.reading[read] = i.sim.now
+			reading := i.reading // of the copy that reads
+			start := i.sim.now
 			return later(i.readTime, func(resolve func(any) error) {
-				i.reading--
-				data := object{}
-				for name, s := range i.servers {
-					data[name] = object{"status": s.state, "error": s.reason}
+				delete(reading, read)
+				heard := copy == i.copy && i.sim.now.Sub(start) < 3*time.Minute
+				data := vm.NewObject()
+				for _, name := range i.names() {
+					i.servers[name].seen = i.servers[name].state == "failed" && heard
+					// Defined, as JSON.parse does: a server may be called __proto__.
+					status := vm.ToValue(object{"status": i.servers[name].state, "error": i.servers[name].reason})
+					data.DefineDataProperty(name, status, goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_TRUE)
 				}
 				resolve(object{"data": data})
 			})
@@ -256,6 +334,9 @@ func (i *instance) input() goja.Value {
 		"log": vm.ToValue(func(call goja.FunctionCall) goja.Value {
 			body := options(call).Get("body").Export().(object)
 			i.log = append(i.log, fmt.Sprintf("%v: %v", body["level"], body["message"]))
+			for name, s := range i.servers {
+				s.parked = s.parked || strings.Contains(i.log[len(i.log)-1], " "+name+" is still failed")
+			}
 			i.sim.note("%s: log %v", i.dir, body["message"])
 			return later(0, func(resolve func(any) error) { resolve(object{"data": true}) })
 		}),
@@ -290,30 +371,65 @@ func (i *instance) connect(name string, later func(time.Duration, func(func(any)
 		panic(sim.vm.ToValue("thrown"))
 	}
 	s.inFlight = true
-	sim.connects++
-	sim.most = max(sim.most, sim.connects)
-	if s.hangs {
-		return sim.vm.ToValue(func() *goja.Promise { p, _, _ := sim.vm.NewPromise(); return p }())
+	sim.checkBudget()
+	s.budget++
+	if most := sim.policy.MaxAttempts + 2 + int(sim.now.Sub(s.resetAt)/min(time.Minute, sim.policy.ProbeInterval*4/5)); s.budget > most {
+		sim.violated("rule 12: %d tries of %s in %v", s.budget, name, sim.now.Sub(s.resetAt))
 	}
-	return later(s.takes, func(resolve func(any) error) {
+	settle := func(resolve func(any) error) {
 		s.inFlight = false
-		sim.connects--
 		if s.state == "failed" { // not switched off meanwhile
-			s.connect()
+			s.connect(sim.now)
 		}
 		resolve(object{"data": true}) // true for success and failure alike
-	})
+	}
+	if s.hangs {
+		promise, resolve, _ := sim.vm.NewPromise()
+		s.release = func() { settle(resolve) }
+		return sim.vm.ToValue(promise)
+	}
+	return later(s.takes, settle)
 }
 
-func (s *server) connect() {
+// start starts the instance's servers, once (rule 2).
+func (i *instance) start() {
+	if i.started {
+		return
+	}
+	i.started = true
+	for _, name := range i.names() {
+		i.servers[name].connect(i.sim.now)
+	}
+}
+
+// names are those of the servers, in the order in which OpenCode lists them.
+func (i *instance) names() []string { return slices.Sorted(maps.Keys(i.servers)) }
+
+func (s *server) connect(now time.Time) {
 	switch {
 	case s.state == "disabled":
 	case s.needs != "":
 		s.state = s.needs
 	case s.up:
-		s.state, s.reason = "connected", ""
+		s.state, s.reason, s.upSince = "connected", "", now
+		s.seen = false
 	default:
 		s.state = "failed"
+	}
+}
+
+// checkBudget counts the connects in flight, but for those that outlived connect-timeout.
+func (s *simulation) checkBudget() {
+	n := 0
+	for _, i := range s.instances {
+		for _, server := range i.servers {
+			if server.inFlight && s.since()-server.tried[len(server.tried)-1] < s.policy.ConnectTimeout {
+				n++
+			}
+		}
+	}
+	if s.most = max(s.most, n); n > s.policy.Concurrency {
+		s.violated("rule 5: %d connects in flight", n)
 	}
 }
 
@@ -404,25 +520,20 @@ func (s *simulation) pass(d time.Duration) {
 			s.now = end
 			return
 		}
-		t := heap.Pop(&s.timers).(*timer)
-		if t.due.After(s.now) {
-			s.now = t.due
-		}
-		t.run()
-		if s.connects > s.policy.Concurrency {
-			hung := 0
-			for _, i := range s.instances {
-				for _, server := range i.servers {
-					if server.inFlight && s.since()-server.tried[len(server.tried)-1] >= s.policy.ConnectTimeout {
-						hung++
-					}
-				}
-			}
-			if s.connects-hung > s.policy.Concurrency {
-				s.violated("rule 5: %d connects in flight", s.connects-hung)
-			}
-		}
+		s.next()
 	}
+}
+
+// next lets time go by until the next timer, and runs it.
+func (s *simulation) next() {
+	if len(s.timers) == 0 {
+		return
+	}
+	t := heap.Pop(&s.timers).(*timer)
+	if t.due.After(s.now) {
+		s.now = t.due
+	}
+	t.run()
 }
 
 // sleep lets the clock jump while nothing runs, as a sleeping machine does.

@@ -94,6 +94,7 @@ function createEngine(directory, host) {
   const servers = new Map() // name -> record
   const timers = new Set() // all that are set, for dispose
   const slots = new Set() // all that are requested or held, for dispose
+  const connecting = new Map() // name -> {slot, settled}: the connects in flight, for the next owner
   let gone = false // disposed, or replaced by a newer copy: nothing happens any more (rule 7)
   let started = false // the instance has shown a sign of use (rule 2)
   let usedAt = -Infinity
@@ -157,7 +158,7 @@ function createEngine(directory, host) {
     if (!reading) return (reading = readNow())
     return (nextRead ??= reading.then(() => {
       nextRead = null
-      return (reading ??= readNow())
+      return gone ? undefined : (reading ??= readNow())
     }))
   }
 
@@ -241,6 +242,8 @@ function createEngine(directory, host) {
     if (s.phase === "parked" && idle()) return // rule 13; the next sign of use wakes it
     if (yieldsToRival()) return
     move(s, "trying")
+    await connecting.get(s.name)?.settled // rule 5: one that the copy before us started
+    if (gone) return
     const slot = requestSlot() // rule 5
     let lease
     slots.add(slot)
@@ -253,7 +256,12 @@ function createEngine(directory, host) {
       if (before?.get(s.name)?.state !== "failed" || slot.released) return settle(s, before)
       s.tries++
       s.triedAt = Date.now()
-      await host.connect(s.name) // rule 5: however long it takes, no second connect meanwhile
+      cancel(lease) // the read has had its time; the connect gets as much
+      lease = after(SETTINGS.connectTimeout, slot.release)
+      const settled = host.connect(s.name)
+      connecting.set(s.name, { slot, settled })
+      await settled // rule 5: however long it takes, no second connect meanwhile
+      connecting.delete(s.name)
       if (gone) return
       slot.release()
       const now = await read() // rule 11
@@ -309,19 +317,35 @@ function createEngine(directory, host) {
     return true
   }
 
-  function dispose() {
-    if (gone) return
+  // Returns the connects in flight. Their slots are kept for a successor, which
+  // owns the same servers; without one, nothing of them is left.
+  function dispose(succeeded = false) {
+    if (gone) return connecting
     gone = true
     for (const timer of timers) clearTimeout(timer)
     timers.clear()
-    for (const slot of slots) slot.release()
+    for (const slot of slots) if (!succeeded || !inFlight(slot)) slot.release()
     servers.clear()
     if (shared().engines.get(directory) === engine) shared().engines.delete(directory)
     dropSharedIfUnused()
+    return connecting
+  }
+
+  function inFlight(slot) {
+    return [...connecting.values()].some((connect) => connect.slot === slot)
   }
 
   const engine = { used, dispose, after, age: () => Date.now() - born }
-  shared().engines.get(directory)?.dispose() // rule 6: the newest owns the directory
+  // Rule 6: the newest owns the directory, and what the one before has begun (rule 5).
+  for (const [name, connect] of shared().engines.get(directory)?.dispose(true) ?? []) {
+    connecting.set(name, connect)
+    slots.add(connect.slot)
+    after(SETTINGS.connectTimeout, connect.slot.release)
+    connect.settled.then(() => {
+      slots.delete(connect.slot)
+      if (connecting.get(name) === connect) connecting.delete(name)
+    })
+  }
   shared().engines.set(directory, engine)
   return engine
 }

@@ -157,8 +157,9 @@ func (h *historian) step() {
 		"slow answers": func() {
 			i.readTime = rapid.SampledFrom([]time.Duration{0, ms, second, 40 * second, 4 * minute}).Draw(h.T, "read time")
 		},
-		"second copy": func() { h.s.note("%s: a second copy is loaded", i.dir); i.reload() },
-		"disposal":    func() { h.dispose(i); h.recreate(i) },
+		"second copy":      func() { h.s.note("%s: a second copy is loaded", i.dir); i.reload() },
+		"disposal":         func() { h.dispose(i); h.recreate(i) },
+		"clock jumps back": func() { h.s.sleep(-time.Hour) },
 		"sleep": func() {
 			h.s.sleep(rapid.SampledFrom([]time.Duration{10 * second, 10 * minute, 10 * time.Hour}).Draw(h.T, "sleep"))
 			for _, i := range h.s.instances {

@@ -24,6 +24,7 @@ type simulation struct {
 	policy    Policy
 	vm        *goja.Runtime
 	now       time.Time
+	wall      time.Duration // what the clock on the wall is ahead
 	timers    timerQueue
 	nextTimer int64
 	factory   goja.Callable
@@ -119,7 +120,8 @@ func newSimulation(t rapid.TB, policy Policy) *simulation {
 	t.Helper()
 	s := &simulation{t: t, policy: policy, vm: goja.New(), now: epoch}
 	rnd := rand.New(rand.NewPCG(1, 2))
-	s.vm.SetTimeSource(func() time.Time { return s.now })
+	s.vm.SetTimeSource(func() time.Time { return s.now.Add(s.wall) })
+	s.vm.Set("performance", object{"now": func() float64 { return float64(s.since()) / float64(time.Millisecond) }})
 	s.vm.SetRandSource(rnd.Float64)
 	s.vm.Set("setTimeout", s.setTimeout)
 	s.vm.Set("clearTimeout", func(timer goja.Value) {
@@ -536,10 +538,11 @@ func (s *simulation) next() {
 	t.run()
 }
 
-// sleep lets the clock jump while nothing runs, as a sleeping machine does.
+// sleep lets the machine sleep. The clock on the wall goes on, what counts the
+// milliseconds of timers and of performance.now does not.
 func (s *simulation) sleep(d time.Duration) {
 	s.note("the machine sleeps %v", d)
-	s.now = s.now.Add(d)
+	s.wall += d
 }
 
 // pluginTimers counts the timers that the plugin has set.

@@ -67,6 +67,18 @@ function grantSlots(pool) {
   }
 }
 
+// Rule 15: after an error that says that the machine is overloaded, one connect at
+// a time, until one succeeds.
+function beCareful() {
+  shared().careful = true
+}
+
+function stopBeingCareful() {
+  const pool = shared()
+  pool.careful = false
+  grantSlots(pool)
+}
+
 // The delay before the next try of a server that was tried `tries` times in this outage.
 function backoff(tries) {
   if (tries === 0) return jittered(SETTINGS.firstDelay)
@@ -89,8 +101,13 @@ function concerns(name) {
   return (ONLY.length === 0 || ONLY.some((p) => p.test(name))) && !SKIP.some((p) => p.test(name))
 }
 
+// The time that passed, whatever is done to the clock on the wall.
+function now() {
+  return performance.now()
+}
+
 function createEngine(directory, host) {
-  const born = Date.now()
+  const born = now()
   const servers = new Map() // name -> record
   const timers = new Set() // all that are set, for dispose
   const slots = new Set() // all that are requested or held, for dispose
@@ -127,7 +144,7 @@ function createEngine(directory, host) {
   }
 
   function idle() {
-    return Date.now() - usedAt >= SETTINGS.idleAfter
+    return now() - usedAt >= SETTINGS.idleAfter
   }
 
   // Rule 14: what failed while the machine slept failed for want of a network.
@@ -145,8 +162,8 @@ function createEngine(directory, host) {
   }
 
   function mayWake(s) {
-    if (Date.now() - s.wokenAt < WAKE_GAP) return false
-    s.wokenAt = Date.now()
+    if (now() - s.wokenAt < WAKE_GAP) return false
+    s.wokenAt = now()
     return true
   }
 
@@ -176,9 +193,9 @@ function createEngine(directory, host) {
   }
 
   function look() {
-    lookTimer ??= after(Math.max(0, lookedAt + LOOK_GAP - Date.now()), () => {
+    lookTimer ??= after(Math.max(0, lookedAt + LOOK_GAP - now()), () => {
       lookTimer = null
-      lookedAt = Date.now()
+      lookedAt = now()
       read()
     })
   }
@@ -187,7 +204,7 @@ function createEngine(directory, host) {
     for (const s of servers.values()) if (s.phase !== "trying") judge(s, answer.get(s.name))
     for (const [name, { state, error }] of answer) {
       if (state !== "failed" || servers.has(name) || !concerns(name)) continue
-      const s = { name, phase: "", timer: null, tries: 0, error, failedAt: Date.now(), upAt: 0, triedAt: -Infinity, wokenAt: -Infinity, announced: false }
+      const s = { name, phase: "", timer: null, tries: 0, error, failedAt: now(), upAt: 0, triedAt: -Infinity, wokenAt: -Infinity, announced: false }
       servers.set(name, s)
       move(s, "waiting", backoff(0))
     }
@@ -200,12 +217,12 @@ function createEngine(directory, host) {
       if (s.phase === "waiting" || s.phase === "parked") return
       if (s.phase === "up") {
         // Rule 12: only a connection that lasted ends an outage.
-        if (Date.now() - s.upAt >= SETTINGS.stableAfter) Object.assign(s, { tries: 0, announced: false })
-        s.failedAt = Date.now()
+        if (now() - s.upAt >= SETTINGS.stableAfter) Object.assign(s, { tries: 0, announced: false })
+        s.failedAt = now()
       }
       return retry(s)
     }
-    if (status?.state === "connected" && s.phase === "up" && Date.now() - s.upAt < SETTINGS.stableAfter) return
+    if (status?.state === "connected" && s.phase === "up" && now() - s.upAt < SETTINGS.stableAfter) return
     // Rule 12: connected for good, or without us, or disabled, or no longer configured.
     if (!status || status.state === "connected" || status.state === "disabled") return forget(s)
     move(s, "aside") // rule 1
@@ -217,7 +234,7 @@ function createEngine(directory, host) {
     cancel(s.timer)
     s.phase = phase
     if (delay === undefined) return
-    const gap = s.triedAt + SETTINGS.firstDelay - Date.now() // rule 12: the least gap
+    const gap = s.triedAt + SETTINGS.firstDelay - now() // rule 12: the least gap
     s.timer = after(Math.max(delay, gap), () => attempt(s))
   }
 
@@ -229,7 +246,7 @@ function createEngine(directory, host) {
   // After a failed try, or a connection that did not last.
   function retry(s) {
     const overloaded = OVERLOADED.test(s.error) // rule 15
-    if (overloaded) shared().careful = true
+    if (overloaded) beCareful()
     const limit = MISSING.test(s.error) ? Math.min(MISSING_TRIES, SETTINGS.maxAttempts) : SETTINGS.maxAttempts
     if (s.tries < limit) return move(s, "waiting", overloaded ? jittered(SETTINGS.maxDelay) : backoff(s.tries))
     move(s, "parked", jittered(SETTINGS.probeInterval))
@@ -255,7 +272,7 @@ function createEngine(directory, host) {
       if (gone) return
       if (before?.get(s.name)?.state !== "failed" || slot.released) return settle(s, before)
       s.tries++
-      s.triedAt = Date.now()
+      s.triedAt = now()
       cancel(lease) // the read has had its time; the connect gets as much
       lease = after(SETTINGS.connectTimeout, slot.release)
       const settled = host.connect(s.name)
@@ -264,9 +281,9 @@ function createEngine(directory, host) {
       connecting.delete(s.name)
       if (gone) return
       slot.release()
-      const now = await read() // rule 11
+      const outcome = await read() // rule 11
       if (gone) return
-      settle(s, now, true)
+      settle(s, outcome, true)
     } finally {
       cancel(lease)
       slot.release()
@@ -278,9 +295,9 @@ function createEngine(directory, host) {
   function settle(s, answer, tried = false) {
     const status = answer?.get(s.name)
     if (answer && tried && status?.state === "connected") {
-      s.upAt = Date.now()
+      s.upAt = now()
       move(s, "up")
-      shared().careful = false
+      stopBeingCareful()
       return host.say("info", `${s.name} is back (${count(s.tries)}, ${((s.upAt - s.failedAt) / 1000).toFixed(1)} s)`, "success")
     }
     if (answer && (tried || status?.state !== "failed")) return judge(s, status)
@@ -304,7 +321,7 @@ function createEngine(directory, host) {
     }
     const wasIdle = idle()
     // A crash is an mcp event: it must not keep an instance in use that nobody prompts.
-    if (kind !== "mcp" || wasIdle) usedAt = Date.now()
+    if (kind !== "mcp" || wasIdle) usedAt = now()
     if (kind === "prompt" || wasIdle) wakeParked()
     if (kind === "prompt" || kind === "mcp" || wasIdle) look()
   }
@@ -335,7 +352,7 @@ function createEngine(directory, host) {
     return [...connecting.values()].some((connect) => connect.slot === slot)
   }
 
-  const engine = { used, dispose, after, age: () => Date.now() - born }
+  const engine = { used, dispose, after, age: () => now() - born }
   // Rule 6: the newest owns the directory, and what the one before has begun (rule 5).
   for (const [name, connect] of shared().engines.get(directory)?.dispose(true) ?? []) {
     connecting.set(name, connect)

@@ -20,7 +20,7 @@ func TestRecipes(t *testing.T) {
 		t.Fatal(err)
 	}
 	bin := t.TempDir()
-	stub := "#!/bin/sh\necho \"$OPENCODE_CONFIG_CONTENT $*\"\n"
+	stub := "#!/bin/sh\necho \"$OPENCODE_CONFIG_CONTENT $*\"\nexit $STATUS\n"
 	if err := os.WriteFile(filepath.Join(bin, "opencode"), []byte(stub), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -43,9 +43,9 @@ func TestRecipes(t *testing.T) {
 		data := t.TempDir()
 		cmd := exec.Command(tt.command[0], append(tt.command[1:], path)...)
 		cmd.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"),
-			"XDG_DATA_HOME="+data, "MCP_RECONNECT_DATA_DIR=", `OPENCODE_CONFIG_CONTENT={"model":"m"}`)
+			"XDG_DATA_HOME="+data, "MCP_RECONNECT_DATA_DIR=", `OPENCODE_CONFIG_CONTENT={"model":"m"}`, "STATUS=1")
 		out, err := cmd.CombinedOutput()
-		if err != nil {
+		if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != 1 { // the stub's; go run knows no other
 			t.Errorf("%s: %v: %s", tt.file, err, out)
 			continue
 		}

@@ -81,6 +81,9 @@ func (s System) print(result string) error {
 // returns the exit status.
 func Main(args []string, s System) int {
 	args, child := splitChild(args)
+	if len(args) > 1 && args[1] == "help" { // as people type it
+		args = append(append([]string{args[0]}, args[2:]...), "--help")
+	}
 	var results strings.Builder // help and version, which cli writes itself
 	app := &cli.App{
 		Name:    "mcp-reconnect",

@@ -95,43 +95,20 @@ func TestHintsAreForTerminals(t *testing.T) {
 		{"evaluated, as in a start-up file", func(s *System) { s.StderrTerminal = true }, nil, ""},
 		{"looked at", func(s *System) { s.StderrTerminal, s.StdoutTerminal = true, true }, nil,
 			"mcp-reconnect: hint: to set it in this shell: eval \"$(mcp-reconnect env --shell bash)\"\n"},
+		{"looked at, with flags", func(s *System) { s.StderrTerminal, s.StdoutTerminal = true, true }, []string{"--entry", "dir"},
+			"mcp-reconnect: hint: to set it in this shell, with the same flags: eval \"$(mcp-reconnect env … --shell bash)\"\n"},
 		{"changed, seen by nobody", func(*System) {}, []string{"--max-attempts", "3"}, ""},
 		{"changed", func(s *System) { s.StderrTerminal = true }, []string{"--max-attempts", "4"},
 			"mcp-reconnect: hint: the plugin has changed; an OpenCode that is running keeps the old one until it is restarted\n"},
 	} {
-		s := system("")
+		s := system("", "MCP_RECONNECT_DATA_DIR="+data)
 		tt.terminal(&s)
-		got := run(s, append([]string{"env", "--shell", "bash", "--data-dir", data}, tt.args...)...)
+		got := run(s, append([]string{"env", "--shell", "bash"}, tt.args...)...)
 		if got.status != 0 || got.stderr != tt.want {
 			t.Errorf("%s: status %d, standard error %q, want %q", tt.name, got.status, got.stderr, tt.want)
 		}
 		if !strings.HasPrefix(got.stdout, "export ") || strings.Count(got.stdout, "\n") != 1 {
 			t.Errorf("%s: standard output %q", tt.name, got.stdout)
-		}
-	}
-}
-
-func TestLimitOfOneVariable(t *testing.T) { // B31
-	for _, tt := range []struct {
-		goos string
-		size int
-		unit string
-		ok   bool
-	}{
-		{"linux", 131_047, "x", true},
-		{"linux", 131_048, "x", false},
-		{"linux", 131_047 / 2, "é", true},
-		{"linux", 131_048 / 2, "é", false},
-		{"windows", 32_766, "x", true},
-		{"windows", 32_767, "x", false},
-		{"windows", 32_766, "é", true},
-		{"windows", 32_766 / 2, "🙂", true}, // two units of UTF-16 each
-		{"windows", 32_768 / 2, "🙂", false},
-		{"darwin", 200_000, "x", true},
-	} {
-		err := checkSizeOn(tt.goos, strings.Repeat(tt.unit, tt.size))
-		if (err == nil) != tt.ok {
-			t.Errorf("%s, %d times %s: %v", tt.goos, tt.size, tt.unit, err)
 		}
 	}
 }

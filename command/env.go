@@ -40,7 +40,7 @@ func newEnvFlags() envFlags {
 	return envFlags{
 		shell:       &flagText{name: "shell", value: "NAME", usage: "write for this shell; auto, " + strings.Join(shellenv.ShellNames(), ", "), initial: "auto"},
 		format:      &flagText{name: "format", value: "NAME", usage: "write in this format; shell, " + strings.Join(shellenv.FormatNames(), ", "), initial: "shell"},
-		output:      &flagText{name: "output", value: "FILE", usage: "write to FILE instead of standard output; --format github appends"},
+		output:      &flagText{name: "output", value: "FILE", usage: "write to FILE instead of standard output, which is -; --format github appends"},
 		targetFlags: newTargetFlags(),
 	}
 }
@@ -49,6 +49,7 @@ type envOptions struct {
 	target
 	syntax shellenv.Syntax
 	output string // "" is standard output
+	flags  bool   // others than the shell were given, which a hint does not repeat
 }
 
 func (f envFlags) options(s System) (envOptions, error) {
@@ -61,7 +62,12 @@ func (f envFlags) options(s System) (envOptions, error) {
 	if err != nil {
 		return o, err
 	}
-	o.output = output.value
+	if o.output = output.value; o.output == "-" {
+		o.output = ""
+	}
+	for _, flag := range f.all() {
+		o.flags = o.flags || flag.IsSet()
+	}
 	o.target, err = f.target(s)
 	return o, err
 }
@@ -81,8 +87,14 @@ func (f envFlags) syntax(s System) (shellenv.Syntax, error) {
 			return syntax, usagef("--shell and --format %s exclude each other", format.value)
 		}
 	}
+	if shell.value == "auto" {
+		shell = f.shell.fromVariable(s)
+	}
 	if shell.ok() && shell.value != "auto" {
 		syntax, ok := shellenv.Shell(shell.value)
+		if name, known := shellenv.ShellOf(shell.value); !ok && known { // as in /usr/bin/fish
+			syntax, ok = shellenv.Shell(name)
+		}
 		if !ok {
 			return syntax, shell.problem("%q is none of auto, %s", shell.value, strings.Join(shellenv.ShellNames(), ", "))
 		}
@@ -102,13 +114,14 @@ func runEnv(o envOptions, s System) error {
 	}
 	env := shellenv.Env{contentVariable: nil}
 	if merged != "" {
+		value := merged
 		if !o.syntax.Verbatim {
-			merged = shellenv.SafeJSON(merged)
+			value = shellenv.SafeJSON(merged)
 		}
-		if err := checkSize(merged); err != nil {
+		if err := checkSize(value, merged); err != nil {
 			return err
 		}
-		env[contentVariable] = &merged
+		env[contentVariable] = &value
 	}
 	text, err := o.syntax.Encode(env)
 	if err != nil {
@@ -126,8 +139,13 @@ func runEnv(o envOptions, s System) error {
 	if err := s.print(text); err != nil {
 		return err
 	}
-	if hint := o.syntax.Hint("mcp-reconnect env"); hint != "" && s.StdoutTerminal {
-		s.hint("to set it in this shell: %s", hint)
+	if !s.StdoutTerminal || o.syntax.Hint("") == "" {
+		return nil
+	}
+	if o.flags {
+		s.hint("to set it in this shell, with the same flags: %s", o.syntax.Hint("mcp-reconnect env …"))
+	} else {
+		s.hint("to set it in this shell: %s", o.syntax.Hint("mcp-reconnect env"))
 	}
 	return nil
 }

@@ -80,6 +80,10 @@ func (f *flagText) setting(s System) setting {
 	if f.IsSet() {
 		return setting{f.given[len(f.given)-1], "--" + f.name}
 	}
+	return f.fromVariable(s)
+}
+
+func (f *flagText) fromVariable(s System) setting {
 	if value := s.getenv(f.variable()); value != "" {
 		return setting{value, f.variable()}
 	}
@@ -162,7 +166,7 @@ func onUsageError(_ *cli.Context, err error, _ bool) error {
 // ifPlain returns the quoted word after a space, if it is one that may be repeated:
 // no text that could be a part of a configuration.
 func ifPlain(word string) string {
-	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-"
+	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 	if word == "" || len(word) > 32 || strings.Trim(word, allowed) != "" {
 		return ""
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcp-reconnect/mcp-reconnect/configmerge"
 	"github.com/mcp-reconnect/mcp-reconnect/plugin"
+	"github.com/mcp-reconnect/mcp-reconnect/shellenv"
 )
 
 // contentVariable is the variable in which OpenCode reads configuration.
@@ -25,10 +26,7 @@ func newPolicyFlags() policyFlags {
 	var flags policyFlags
 	defaults := plugin.DefaultPolicy()
 	for _, p := range plugin.Settings() {
-		f := &flagText{name: p.Name, usage: p.Usage + "; " + p.Values, value: "VALUE", initial: p.Get(defaults), category: "How the plugin reconnects"}
-		if p.Many {
-			f.value = "PATTERN"
-		}
+		f := &flagText{name: p.Name, usage: p.Usage + "; " + p.Values, value: p.Kind, initial: p.Get(defaults), category: "How the plugin reconnects"}
 		flags = append(flags, f)
 	}
 	return flags
@@ -122,9 +120,9 @@ func (f targetFlags) dataDirectory(s System) (string, error) {
 	switch {
 	case err != nil || dir.ok():
 		return dir.value, err
-	case runtime.GOOS != "windows" && s.getenv("HOME") == "" && !filepath.IsAbs(s.getenv("XDG_DATA_HOME")):
+	case runtime.GOOS != "windows" && !filepath.IsAbs(s.getenv("HOME")) && !filepath.IsAbs(s.getenv("XDG_DATA_HOME")):
 		// xdg takes / for the home of somebody who has none.
-		return "", &hintedError{errors.New("there is no data directory: HOME is not set"), "give one by --data-dir or " + f.dataDir.variable()}
+		return "", &hintedError{errors.New("there is no data directory: HOME is not set to an absolute path"), "give one by --data-dir or " + f.dataDir.variable()}
 	}
 	return xdg.DataHome, nil
 }
@@ -180,14 +178,26 @@ func (t target) install(s System) error {
 		return nil
 	}
 	installed, err := plugin.Install(t.dataDir, t.policy)
-	if errors.Is(err, plugin.ErrForeign) {
+	switch {
+	case errors.Is(err, plugin.ErrForeign):
 		return &hintedError{err, "move it away, or choose another directory by --data-dir"}
-	}
-	if err != nil {
-		return err
-	}
-	if installed.Updated {
+	case err != nil:
+		return &hintedError{err, "another directory can be chosen by --data-dir"}
+	case installed.Updated:
 		s.hint("the plugin has changed; an OpenCode that is running keeps the old one until it is restarted")
 	}
 	return nil
+}
+
+// checkSize refuses a value that no program could be started with. The text is
+// what was merged, before a shell's syntax made it longer.
+func checkSize(value, text string) error {
+	err := shellenv.CheckSize(contentVariable, value)
+	if err == nil {
+		return nil
+	}
+	if shellenv.CheckSize(contentVariable, text) == nil {
+		return &hintedError{err, fmt.Sprintf("the escapes for shells make it so long, from %d; run and --format json take it as it is", len(text))}
+	}
+	return &hintedError{err, "keep long texts in files, as {file:PATH}, or move parts to opencode.json"}
 }

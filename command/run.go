@@ -63,7 +63,7 @@ func runChild(t target, child []string, s System) error {
 	if err != nil {
 		return err
 	}
-	if err := checkSize(merged); err != nil {
+	if err := checkSize(merged, merged); err != nil {
 		return err
 	}
 	if err := t.install(s); err != nil {

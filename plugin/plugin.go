@@ -40,7 +40,7 @@ type Location struct {
 
 // Locate returns where the plugin stands below a data directory, which may be
 // relative. It refuses a path from which no OpenCode loads a plugin
-// (opencode-facts.md: "?", and "\" on Unix), and touches nothing.
+// ("?", and "\" on Unix: measured), and touches nothing.
 func Locate(dataDir string) (Location, error) {
 	if dataDir == "" {
 		return Location{}, errors.New("the data directory has no name")

@@ -12,7 +12,7 @@ import (
 )
 
 // Policy says how the plugin reconnects. The settings and their defaults are
-// those of engine.md; Settings describes each one, with its range.
+// those of docs/engine.md; Settings describes each one, with its range.
 type Policy struct {
 	FirstDelay     time.Duration // before the first try of an outage
 	InitialDelay   time.Duration // before the second try; doubles from there
@@ -32,7 +32,7 @@ type Policy struct {
 	Log            string        // info, warn or none
 }
 
-// DefaultPolicy returns the defaults of engine.md.
+// DefaultPolicy returns the defaults of docs/engine.md.
 func DefaultPolicy() Policy {
 	return Policy{
 		FirstDelay:     100 * time.Millisecond,
@@ -57,6 +57,7 @@ func DefaultPolicy() Policy {
 type Setting struct {
 	Name   string // the flag's name, e.g. "first-delay"
 	Usage  string // one line for people
+	Kind   string // what stands for the value in help: DURATION, NUMBER, NAME or PATTERN
 	Values string // what may be given, e.g. "1ms to 1h"; also part of error messages
 	Many   bool   // may be given several times
 
@@ -71,7 +72,7 @@ func (s Setting) Set(p *Policy, value string) error { return s.set(p, value) }
 // Get returns the setting's value in p, as Set would take it.
 func (s Setting) Get(p Policy) string { return s.get(&p) }
 
-// Settings lists every setting in the order of engine.md's table.
+// Settings lists every setting in the order of the table in docs/engine.md.
 func Settings() []Setting { return slices.Clone(settings) }
 
 var settings = []Setting{
@@ -160,10 +161,10 @@ func (p Policy) rendered() rendered {
 }
 
 // setting ties a field to its parser and its check; the four kinds below differ in these alone.
-func setting[T any](name, usage, values string, field func(*Policy) *T,
+func setting[T any](name, usage, kind, values string, field func(*Policy) *T,
 	parse func(string) (T, error), format func(T) string, check func(T) error) Setting {
 	return Setting{
-		Name: name, Usage: usage, Values: values,
+		Name: name, Usage: usage, Kind: kind, Values: values,
 		set: func(p *Policy, text string) error {
 			v, err := parse(text)
 			if err != nil {
@@ -182,7 +183,7 @@ func setting[T any](name, usage, values string, field func(*Policy) *T,
 
 func duration(name, usage string, least, most time.Duration, field func(*Policy) *time.Duration) Setting {
 	values := shortDuration(least) + " to " + shortDuration(most)
-	return setting(name, usage, values, field,
+	return setting(name, usage, "DURATION", values, field,
 		func(text string) (time.Duration, error) {
 			d, err := time.ParseDuration(text)
 			if err != nil {
@@ -215,7 +216,7 @@ func parseFraction(text string) (float64, error) { return strconv.ParseFloat(tex
 
 func number[T int | float64](name, usage string, least, most T, parse func(string) (T, error), field func(*Policy) *T) Setting {
 	values := fmt.Sprintf("%v to %v", least, most)
-	return setting(name, usage, values, field,
+	return setting(name, usage, "NUMBER", values, field,
 		func(text string) (T, error) {
 			n, err := parse(text)
 			if errors.Is(err, strconv.ErrRange) {
@@ -237,7 +238,7 @@ func number[T int | float64](name, usage string, least, most T, parse func(strin
 
 func choice(name, usage string, allowed []string, field func(*Policy) *string) Setting {
 	values := strings.Join(allowed, ", ")
-	return setting(name, usage, values, field,
+	return setting(name, usage, "NAME", values, field,
 		func(text string) (string, error) { return text, nil },
 		func(text string) string { return text },
 		func(text string) error {
@@ -251,7 +252,7 @@ func choice(name, usage string, allowed []string, field func(*Policy) *string) S
 // patterns is a list of server names with wildcards, comma-separated. Brackets
 // and backslashes are kept free for a richer syntax, so they are malformed today.
 func patterns(name, usage string, field func(*Policy) *[]string) Setting {
-	s := setting(name, usage, "names, comma-separated", field,
+	s := setting(name, usage, "PATTERN", "names, comma-separated; may be repeated", field,
 		func(text string) ([]string, error) {
 			list := strings.Split(text, ",")
 			for i := range list {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestDefaultsAreTheEnginesTable pins the defaults that engine.md promises.
+// TestDefaultsAreTheEnginesTable pins the defaults that docs/engine.md promises.
 func TestDefaultsAreTheEnginesTable(t *testing.T) {
 	want := map[string]string{
 		"first-delay": "100ms", "initial-delay": "1s", "max-delay": "30s", "jitter": "0.2", "max-attempts": "10",

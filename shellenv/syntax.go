@@ -121,6 +121,9 @@ func validName(name string) bool {
 // syntax cannot carry, is an error that says what is in the way, never the value:
 // it may be a secret. NUL and invalid UTF-8 pass through none of them.
 func (s Syntax) Encode(env Env) (string, error) {
+	if s.encode == nil {
+		return "", errors.New("no shell or format is chosen")
+	}
 	names := make([]string, 0, len(env))
 	for name, value := range env {
 		if !validName(name) {

@@ -227,17 +227,18 @@ func (h *historian) recover() {
 	for waited := time.Duration(0); h.underway() && waited < 10*minute; waited += 10 * ms {
 		s.pass(10 * ms)
 	}
+	longest := max(time.Duration((1+s.policy.Jitter)*float64(s.policy.MaxDelay)), s.policy.PollInterval)
+	longest += 2*s.policy.FirstDelay + 12*(110*ms) // twelve servers, perhaps one by one
 	var due []*server
 	for _, i := range s.instances {
 		for _, server := range i.servers {
-			if server.state == "failed" && server.seen && !server.parked && i.used {
+			if server.state == "failed" && server.seen && !server.parked && !i.idle(longest) {
 				due = append(due, server)
 			}
 		}
 	}
-	longest := max(time.Duration((1+s.policy.Jitter)*float64(s.policy.MaxDelay)), s.policy.PollInterval)
 	s.note("%d servers are due within %v", len(due), longest)
-	s.pass(longest + 2*s.policy.FirstDelay + 12*(110*ms)) // twelve servers, perhaps one by one
+	s.pass(longest)
 	for _, server := range due {
 		if server.state == "failed" {
 			s.violated("%s is not connected within the longest delay", server.name)

@@ -41,8 +41,9 @@ type instance struct {
 	servers  map[string]*server
 	started  bool // its servers were started, as the first read of status does
 	hooks    *goja.Object
-	copy     int  // of the plugin, which is loaded now
-	used     bool // it showed a sign of use that the policy counts
+	copy     int       // of the plugin, which is loaded now
+	used     bool      // it showed a sign of use that the policy counts
+	usedAt   time.Time // when it did last
 	disposed bool
 	reads    int               // calls of mcp.status
 	calls    int               // of any client function
@@ -185,6 +186,9 @@ func (i *instance) reload() {
 	i.sim.t.Helper()
 	i.reading = map[int]time.Time{}
 	i.copy++
+	if i.usedAt = (time.Time{}); i.sim.policy.Start == "load" {
+		i.usedAt = i.sim.now
+	}
 	for _, s := range i.servers {
 		s.reset(i.sim.now) // a copy counts for itself
 		s.seen, s.parked = false, false
@@ -239,19 +243,34 @@ type object = map[string]any
 
 func (i *instance) event(kind string, properties object) {
 	i.sim.t.Helper()
-	if strings.HasPrefix(kind, "mcp.") {
+	switch {
+	case strings.HasPrefix(kind, "mcp."):
 		i.used = true
-	}
-	if kind == "message.updated" || kind == "session.status" {
-		i.used = i.used || i.sim.policy.Start != "mcp"
+		if i.idle(0) {
+			i.usedAt = i.sim.now
+		}
+	case kind == "message.updated" || kind == "session.status":
+		i.use()
 	}
 	i.hook("event", object{"event": object{"type": kind, "properties": properties}})
 }
 
 func (i *instance) prompt() {
 	i.sim.t.Helper()
-	i.used = i.used || i.sim.policy.Start != "mcp"
+	i.use()
 	i.hook("chat.message", object{}, object{})
+}
+
+// use notes a sign of use, if the policy takes it for one.
+func (i *instance) use() {
+	if i.used = i.used || i.sim.policy.Start != "mcp"; i.used {
+		i.usedAt = i.sim.now
+	}
+}
+
+// idle reports whether the instance will have been without use for too long after d.
+func (i *instance) idle(d time.Duration) bool {
+	return i.sim.now.Add(d).Sub(i.usedAt) >= i.sim.policy.IdleAfter
 }
 
 // crash kills a connected server: OpenCode notices at once and says so.

@@ -5,6 +5,7 @@
 //   host.status()          a Map of server name -> {state, error}, or undefined for "no answer"
 //   host.connect(name)     settles when the attempt is over; what it settles to does not count
 //   host.say(level, text, variant)  one line for people; worth a toast if it has a variant
+//   host.closed            set by the engine when nothing may be said any more
 //
 // and tells it what happens through the functions of createEngine's result.
 //
@@ -13,6 +14,8 @@
 //   waiting   a timer is set for its next try
 //   trying    from that timer to the status read that shows what came of it
 //   parked    given up: tried every probe-interval while in use, or on a prompt
+//   dormant   no timer: the instance is idle, or the status could not be read; the
+//             next status that is read plans anew
 //   up        connected again, not yet for stable-after: its count of tries lives on
 //   aside     neither failed nor connected, so none of our business: nothing is planned
 //
@@ -30,7 +33,7 @@ const MISSING = /\b(ENOENT|EACCES)\b.*spawn|spawn.*\b(ENOENT|EACCES)\b|Executabl
 // What all copies of the plugin in this process share (rules 5 and 6): the
 // engine that owns each directory, and the connects in flight. It exists only
 // while an engine does.
-const SHARED = Symbol.for("mcp-reconnect")
+const SHARED = Symbol.for("mcp-reconnect/1") // 1 is the shape of what is shared
 
 function shared() {
   return (globalThis[SHARED] ??= { engines: new Map(), running: 0, queue: [], careful: false })
@@ -44,8 +47,8 @@ function dropSharedIfUnused() {
 // A slot is the permission for one connect, granted first come, first served.
 function requestSlot() {
   const pool = shared()
-  const slot = { released: false }
-  slot.granted = new Promise((grant) => (slot.grant = grant))
+  const slot = { held: false, released: false }
+  slot.granted = new Promise((resolve) => (slot.grant = () => resolve((slot.held = true))))
   slot.release = () => {
     if (slot.released) return
     slot.released = true
@@ -89,16 +92,23 @@ function jittered(ms) {
   return ms * (1 + SETTINGS.jitter * (2 * Math.random() - 1))
 }
 
-const ONLY = SETTINGS.only.map(matcher)
-const SKIP = SETTINGS.skip.map(matcher)
-
-function matcher(pattern) {
-  const literal = pattern.replace(/[.+^${}()|[\]\\\/]/g, "\\$&")
-  return new RegExp("^" + literal.replace(/\*/g, ".*").replace(/\?/g, ".") + "$", "su")
+function concerns(name) {
+  const { only, skip } = SETTINGS
+  return (only.length === 0 || only.some((p) => matches(p, name))) && !skip.some((p) => matches(p, name))
 }
 
-function concerns(name) {
-  return (ONLY.length === 0 || ONLY.some((p) => p.test(name))) && !SKIP.some((p) => p.test(name))
+// Whether a pattern, in which * stands for any text and ? for any character, is
+// the name. It goes back to the last * alone, so that no pattern takes long.
+function matches(pattern, name) {
+  const [ps, ns] = [[...pattern], [...name]]
+  let [p, n, star, from] = [0, 0, -1, 0]
+  while (n < ns.length) {
+    if (ps[p] === "*") [star, from] = [p++, n]
+    else if (ps[p] === "?" || ps[p] === ns[n]) [p, n] = [p + 1, n + 1]
+    else if (star >= 0) [p, n] = [star + 1, ++from]
+    else return false
+  }
+  return ps.slice(p).every((c) => c === "*")
 }
 
 // The time that passed, whatever is done to the clock on the wall.
@@ -109,6 +119,7 @@ function now() {
 function createEngine(directory, host) {
   const born = now()
   const servers = new Map() // name -> record
+  const triedAt = new Map() // name -> when it was tried last (rule 12: the least gap)
   const timers = new Set() // all that are set, for dispose
   const slots = new Set() // all that are requested or held, for dispose
   const connecting = new Map() // name -> {slot, settled}: the connects in flight, for the next owner
@@ -125,14 +136,14 @@ function createEngine(directory, host) {
 
   function after(ms, action) {
     const due = Date.now() + ms
-    const timer = setTimeout(() => {
+    const timer = setTimeout(async () => {
       timers.delete(timer)
       if (gone) return
       if (Date.now() - due > SLEEP) wokeUp()
       try {
-        action()
+        await action()
       } catch {}
-    }, ms)
+    }, Math.ceil(ms)) // hosts cut fractions off
     timer?.unref?.()
     timers.add(timer)
     return timer
@@ -157,8 +168,9 @@ function createEngine(directory, host) {
   }
 
   // Rule 13: a prompt wakes what was given up.
-  function wakeParked() {
-    for (const s of servers.values()) if (s.phase === "parked" && mayWake(s)) move(s, "parked", SETTINGS.firstDelay)
+  function wake() {
+    for (const s of servers.values())
+      if ((s.phase === "parked" || s.phase === "dormant") && mayWake(s)) move(s, "waiting", SETTINGS.firstDelay)
   }
 
   function mayWake(s) {
@@ -188,7 +200,7 @@ function createEngine(directory, host) {
     reading = null
     if (gone) return undefined
     if (answer) observe(answer)
-    pollTimer = idle() ? null : after(SETTINGS.pollInterval, read)
+    pollTimer = idle() ? null : after(SETTINGS.pollInterval, () => idle() || read())
     return answer
   }
 
@@ -204,25 +216,31 @@ function createEngine(directory, host) {
     for (const s of servers.values()) if (s.phase !== "trying") judge(s, answer.get(s.name))
     for (const [name, { state, error }] of answer) {
       if (state !== "failed" || servers.has(name) || !concerns(name)) continue
-      const s = { name, phase: "", timer: null, tries: 0, error, failedAt: now(), upAt: 0, triedAt: -Infinity, wokenAt: -Infinity, announced: false }
+      const s = { name, phase: "", timer: null, tries: 0, error, failedAt: now(), upAt: 0, aliveAt: 0, wokenAt: -Infinity, unconfirmed: false, announced: false }
       servers.set(name, s)
-      move(s, "waiting", backoff(0))
+      retry(s)
     }
   }
 
   // What a status means for a server that has a record and no try under way.
   function judge(s, status) {
+    const unconfirmed = s.unconfirmed // the last connect was ours, and what came of it is not known
+    s.unconfirmed = false
     if (status?.state === "failed") {
       s.error = status.error
       if (s.phase === "waiting" || s.phase === "parked") return
       if (s.phase === "up") {
-        // Rule 12: only a connection that lasted ends an outage.
-        if (now() - s.upAt >= SETTINGS.stableAfter) Object.assign(s, { tries: 0, announced: false })
+        // Rule 12: only a connection that was seen to last ends an outage.
+        if (s.aliveAt - s.upAt >= SETTINGS.stableAfter) Object.assign(s, { tries: 0, announced: false })
         s.failedAt = now()
       }
-      return retry(s)
+      return retry(s, s.phase === "dormant")
     }
-    if (status?.state === "connected" && s.phase === "up" && now() - s.upAt < SETTINGS.stableAfter) return
+    if (status?.state === "connected" && (s.phase === "up" || unconfirmed)) {
+      if (unconfirmed) return isBack(s)
+      s.aliveAt = now()
+      if (s.aliveAt - s.upAt < SETTINGS.stableAfter) return
+    }
     // Rule 12: connected for good, or without us, or disabled, or no longer configured.
     if (!status || status.state === "connected" || status.state === "disabled") return forget(s)
     move(s, "aside") // rule 1
@@ -234,7 +252,7 @@ function createEngine(directory, host) {
     cancel(s.timer)
     s.phase = phase
     if (delay === undefined) return
-    const gap = s.triedAt + SETTINGS.firstDelay - now() // rule 12: the least gap
+    const gap = (triedAt.get(s.name) ?? -Infinity) + SETTINGS.firstDelay - now()
     s.timer = after(Math.max(delay, gap), () => attempt(s))
   }
 
@@ -243,12 +261,13 @@ function createEngine(directory, host) {
     servers.delete(s.name)
   }
 
-  // After a failed try, or a connection that did not last.
-  function retry(s) {
+  // Plans the next try: after one that failed, after a connection that did not last,
+  // or at the first sight of a failure; soon, if the last delay has passed unused.
+  function retry(s, soon = false) {
     const overloaded = OVERLOADED.test(s.error) // rule 15
     if (overloaded) beCareful()
     const limit = MISSING.test(s.error) ? Math.min(MISSING_TRIES, SETTINGS.maxAttempts) : SETTINGS.maxAttempts
-    if (s.tries < limit) return move(s, "waiting", overloaded ? jittered(SETTINGS.maxDelay) : backoff(s.tries))
+    if (s.tries < limit) return move(s, "waiting", overloaded ? jittered(SETTINGS.maxDelay) : backoff(soon ? 0 : s.tries))
     move(s, "parked", jittered(SETTINGS.probeInterval))
     if (s.announced) return
     s.announced = true
@@ -256,24 +275,31 @@ function createEngine(directory, host) {
   }
 
   async function attempt(s) {
-    if (s.phase === "parked" && idle()) return // rule 13; the next sign of use wakes it
+    if (idle()) return move(s, "dormant") // what nobody uses costs nothing
     if (yieldsToRival()) return
     move(s, "trying")
     await connecting.get(s.name)?.settled // rule 5: one that the copy before us started
     if (gone) return
-    const slot = requestSlot() // rule 5
-    let lease
-    slots.add(slot)
+    let slot, lease
     try {
-      await slot.granted
-      if (gone) return
-      lease = after(SETTINGS.connectTimeout, slot.release)
-      const before = await read() // rule 3
-      if (gone) return
-      if (before?.get(s.name)?.state !== "failed" || slot.released) return settle(s, before)
+      // Rule 3: the status is read before each connect, and once more by who had to
+      // wait for a slot (rule 5). A read holds no slot for longer than a connect may.
+      for (;;) {
+        const before = await read()
+        if (gone) return
+        if (before?.get(s.name)?.state !== "failed") return settle(s, before)
+        if (slot && !slot.released) break
+        slots.delete(slot)
+        slots.add((slot = requestSlot()))
+        if (slot.held) break
+        await slot.granted
+        if (gone) return
+        cancel(lease)
+        lease = after(SETTINGS.connectTimeout, slot.release)
+      }
       s.tries++
-      s.triedAt = now()
-      cancel(lease) // the read has had its time; the connect gets as much
+      triedAt.set(s.name, now())
+      cancel(lease)
       lease = after(SETTINGS.connectTimeout, slot.release)
       const settled = host.connect(s.name)
       connecting.set(s.name, { slot, settled })
@@ -286,7 +312,7 @@ function createEngine(directory, host) {
       settle(s, outcome, true)
     } finally {
       cancel(lease)
-      slot.release()
+      slot?.release()
       slots.delete(slot)
     }
   }
@@ -294,15 +320,20 @@ function createEngine(directory, host) {
   // Ends a try by what the status says.
   function settle(s, answer, tried = false) {
     const status = answer?.get(s.name)
-    if (answer && tried && status?.state === "connected") {
-      s.upAt = now()
-      move(s, "up")
-      stopBeingCareful()
-      return host.say("info", `${s.name} is back (${count(s.tries)}, ${((s.upAt - s.failedAt) / 1000).toFixed(1)} s)`, "success")
+    if (!answer) {
+      // Rule 16: no answer is no failure; nothing is counted, nothing forgotten.
+      s.unconfirmed = tried
+      return move(s, "dormant")
     }
-    if (answer && (tried || status?.state !== "failed")) return judge(s, status)
-    // Rule 16: no answer is no failure; asked again at the next poll.
-    move(s, s.announced ? "parked" : "waiting", SETTINGS.pollInterval)
+    if (tried && status?.state === "connected") return isBack(s)
+    judge(s, status)
+  }
+
+  function isBack(s) {
+    s.upAt = s.aliveAt = now()
+    move(s, "up")
+    stopBeingCareful()
+    host.say("info", `${s.name} is back (${count(s.tries)}, ${((s.upAt - s.failedAt) / 1000).toFixed(1)} s)`, "success")
   }
 
   function count(tries) {
@@ -311,18 +342,21 @@ function createEngine(directory, host) {
 
   // -- What the host tells
 
-  // Rule 2. `kind` is "prompt", "busy" (another sign of use), "mcp" or "load".
-  function used(kind) {
+  // Rule 2. `kind` is "prompt", "busy" (another sign of use), "load", or "mcp", which
+  // may name the server that it is about.
+  function used(kind, name) {
     if (gone || yieldsToRival()) return
     if (!started) {
       if (SETTINGS.start === "mcp" && kind !== "mcp") return
       started = true
       host.say("info", `version ${VERSION} is active in ${directory}`)
     }
+    const s = servers.get(name)
+    if (s?.phase === "up") s.aliveAt = now() // it was alive until it said so, or dropped
     const wasIdle = idle()
     // A crash is an mcp event: it must not keep an instance in use that nobody prompts.
     if (kind !== "mcp" || wasIdle) usedAt = now()
-    if (kind === "prompt" || wasIdle) wakeParked()
+    if (kind === "prompt" || wasIdle) wake()
     if (kind === "prompt" || kind === "mcp" || wasIdle) look()
   }
 
@@ -335,10 +369,11 @@ function createEngine(directory, host) {
   }
 
   // Returns the connects in flight. Their slots are kept for a successor, which
-  // owns the same servers; without one, nothing of them is left.
+  // owns the same servers; without one they are given back, since OpenCode ends the
+  // connects of an instance with it.
   function dispose(succeeded = false) {
     if (gone) return connecting
-    gone = true
+    gone = host.closed = true
     for (const timer of timers) clearTimeout(timer)
     timers.clear()
     for (const slot of slots) if (!succeeded || !inFlight(slot)) slot.release()

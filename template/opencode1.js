@@ -10,10 +10,12 @@ function hostOf(input) {
   let refused = false
 
   const host = {
+    closed: false,
+
     async status() {
       try {
         const { data, error, response } = await client.mcp.status(options())
-        if (response?.status === 401 && !refused) {
+        if (response?.status === 401 && !refused && !host.closed) {
           refused = true
           host.say("warn", "OpenCode refuses the plugin's requests (401): OPENCODE_SERVER_PASSWORD is not the server's")
         }
@@ -45,7 +47,7 @@ function hostOf(input) {
           await client.app.log(options({ body: { service: "mcp-reconnect", level, message } }))
       } catch {}
       try {
-        if (SETTINGS.notify === "toast" && variant)
+        if (SETTINGS.notify === "toast" && variant && !host.closed)
           await client.tui.showToast(options({ body: { message, variant } }))
       } catch {}
     },
@@ -91,7 +93,7 @@ export default async function mcpReconnect(input) {
     async event(message) {
       const event = message?.event
       const type = String(event?.type)
-      if (type.startsWith("mcp.")) engine.used("mcp")
+      if (type.startsWith("mcp.")) engine.used("mcp", event.properties?.server)
       else if (type === "message.updated") engine.used("busy")
       else if (type === "session.status" && event.properties?.status?.type === "busy") engine.used("busy")
       else if (type === "server.instance.disposed" && event.properties?.directory === directory && engine.age() > NEWBORN) engine.dispose()

@@ -14,9 +14,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
+	"runtime"
 	"strings"
-	"syscall"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
@@ -50,12 +49,17 @@ func OS() System {
 // getenv returns a variable's value; as everywhere in this program, an empty
 // variable is an unset one.
 func (s System) getenv(name string) string {
-	for _, entry := range slices.Backward(s.Environ) {
-		if len(entry) > len(name) && entry[len(name)] == '=' && entry[:len(name)] == name {
+	for _, entry := range s.Environ {
+		if len(entry) > len(name) && entry[len(name)] == '=' && sameVariable(entry[:len(name)], name) {
 			return entry[len(name)+1:]
 		}
 	}
 	return ""
+}
+
+// sameVariable reports whether two names are of one variable on this system.
+func sameVariable(a, b string) bool {
+	return a == b || runtime.GOOS == "windows" && strings.EqualFold(a, b)
 }
 
 // hint tells the person at the terminal something; a program that reads our
@@ -71,7 +75,7 @@ func (s System) print(result string) error {
 	if s.StdoutClosed {
 		return errors.New("standard output is closed")
 	}
-	if _, err := io.WriteString(s.Stdout, result); err != nil && !errors.Is(err, syscall.EPIPE) {
+	if _, err := io.WriteString(s.Stdout, result); err != nil && !isClosedPipe(err) {
 		return fmt.Errorf("writing standard output: %w", err)
 	}
 	return nil
@@ -114,7 +118,7 @@ func Main(args []string, s System) int {
 		}
 		c.OnUsageError = onUsageError
 		c.HideHelpCommand = true
-		c.Before = checkArguments
+		c.Before = func(c *cli.Context) error { return checkArguments(c, s) }
 	}
 
 	err := app.Run(args)

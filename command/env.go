@@ -154,24 +154,40 @@ func runEnv(o envOptions, s System) error {
 // a pipe or /dev/stdout, is written to: replacing it would take it from others.
 func writeOutput(name, text string, appending bool) error {
 	info, err := os.Stat(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
+	if errors.Is(err, fs.ErrNotExist) {
+		// A link that points to nothing yet is written through, as one that does is.
+		if target, linkErr := os.Readlink(name); linkErr == nil {
+			if !filepath.IsAbs(target) {
+				target = filepath.Join(filepath.Dir(name), target)
+			}
+			return writeOutput(target, text, appending)
+		}
+	} else if err != nil {
 		return err
-	case !info.Mode().IsRegular() || strings.HasPrefix(name, "/dev/") || strings.HasPrefix(name, "/proc/"):
-		appending = true
-	default:
+	}
+	if appending {
+		return appendLine(name, text)
+	}
+	if info != nil && (!info.Mode().IsRegular() || isDescriptor(name)) {
+		return write(name, text, os.O_APPEND)
+	}
+	if info != nil {
 		if name, err = filepath.EvalSymlinks(name); err != nil {
 			return err
 		}
 	}
-	if !appending {
-		return atomicfile.Write(name, []byte(text))
-	}
-	if !endsLine(name) {
-		text = "\n" + text
-	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	return atomicfile.Write(name, []byte(text))
+}
+
+// isDescriptor reports whether a path stands for an open file of some process.
+func isDescriptor(name string) bool {
+	name = filepath.Clean(name)
+	return strings.HasPrefix(name, "/dev/std") || strings.HasPrefix(name, "/dev/fd/") ||
+		strings.HasPrefix(name, "/proc/") && strings.Contains(name, "/fd/")
+}
+
+func write(name, text string, flag int) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|flag, 0o600)
 	if err != nil {
 		return err
 	}
@@ -179,18 +195,10 @@ func writeOutput(name, text string, appending bool) error {
 	return errors.Join(err, f.Close())
 }
 
-// endsLine reports whether what is appended to a file starts a line of its own.
-func endsLine(name string) bool {
-	info, err := os.Stat(name)
-	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
-		return true
+// appendLine appends to a file, beginning a line where its last one has no end.
+func appendLine(name, text string) error {
+	if content, err := os.ReadFile(name); err == nil && len(content) > 0 && content[len(content)-1] != '\n' {
+		text = "\n" + text
 	}
-	f, err := os.Open(name)
-	if err != nil {
-		return true
-	}
-	defer f.Close()
-	last := []byte{0}
-	_, err = f.ReadAt(last, info.Size()-1)
-	return err != nil || last[0] == '\n'
+	return write(name, text, os.O_APPEND|os.O_CREATE)
 }

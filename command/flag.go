@@ -83,6 +83,15 @@ func (f *flagText) setting(s System) setting {
 	return f.fromVariable(s)
 }
 
+// settings returns all that was given on the command line.
+func (f *flagText) settings() []setting {
+	var all []setting
+	for _, value := range f.given {
+		all = append(all, setting{value, "--" + f.name})
+	}
+	return all
+}
+
 func (f *flagText) fromVariable(s System) setting {
 	if value := s.getenv(f.variable()); value != "" {
 		return setting{value, f.variable()}
@@ -126,7 +135,7 @@ func flagsOf(lists ...[]*flagText) []cli.Flag {
 // checkArguments refuses what cli lets pass: arguments where there are none to
 // give, behind which it would ignore flags, and a flag that was taken for the
 // value of the one before it.
-func checkArguments(c *cli.Context) error {
+func checkArguments(c *cli.Context, s System) error {
 	for _, f := range c.Command.Flags {
 		f, ok := f.(*flagText)
 		if !ok {
@@ -135,6 +144,14 @@ func checkArguments(c *cli.Context) error {
 		for _, value := range f.given {
 			if strings.HasPrefix(value, "--") {
 				return usagef("--%s needs a value, and is followed by the flag%s", f.name, ifPlain(value))
+			}
+		}
+		if f.name == "config-content" {
+			continue
+		}
+		for _, g := range append([]setting{f.fromVariable(s)}, f.settings()...) {
+			if err := checkNotContent(g); err != nil {
+				return err
 			}
 		}
 	}
@@ -149,6 +166,15 @@ func checkArguments(c *cli.Context) error {
 		word = " one"
 	}
 	return usagef("%s takes no arguments, and got%s", c.Command.Name, word)
+}
+
+// checkNotContent refuses a configuration where something else belongs, before a
+// message about it would repeat it.
+func checkNotContent(g setting) error {
+	if strings.ContainsAny(g.value, `"'`) && strings.ContainsAny(g.value, "{[") || strings.ContainsAny(g.value, "\n\r") {
+		return g.problem("the value looks like a configuration, which only --config-content takes")
+	}
+	return nil
 }
 
 // onUsageError puts what Go's flag package says into this program's words.

@@ -35,9 +35,11 @@ func newPolicyFlags() policyFlags {
 // policy returns the policy that was given.
 func (flags policyFlags) policy(s System) (plugin.Policy, error) {
 	policy := plugin.DefaultPolicy()
+	sources := map[string]string{}
 	for n, p := range plugin.Settings() {
 		g := flags[n].setting(s)
 		values := []string{g.value}
+		sources[p.Name] = g.source
 		switch {
 		case !g.ok():
 			continue
@@ -52,7 +54,11 @@ func (flags policyFlags) policy(s System) (plugin.Policy, error) {
 	}
 	var out *plugin.RangeError
 	if err := policy.Validate(); errors.As(err, &out) { // what only shows between two settings
-		return policy, usagef("--%s: %s", out.Setting, out.Problem)
+		for _, name := range []string{out.Setting, out.Other} {
+			if sources[name] != "" {
+				return policy, usagef("%s: %s", sources[name], out.Problem)
+			}
+		}
 	}
 	return policy, nil
 }

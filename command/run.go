@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -77,12 +76,20 @@ func runChild(t target, child []string, s System) error {
 func withContent(environ []string, content string) []string {
 	env := slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
-		return name == contentVariable || runtime.GOOS == "windows" && strings.EqualFold(name, contentVariable)
+		return sameVariable(name, contentVariable)
 	})
 	if content != "" {
 		env = append(env, contentVariable+"="+content)
 	}
 	return env
+}
+
+// shown is a command's name for a message, unless it could be something secret.
+func shown(name string) string {
+	if checkNotContent(setting{value: name}) != nil || len(name) > 200 {
+		return "the command"
+	}
+	return fmt.Sprintf("%q", name)
 }
 
 // findCommand looks a command up as shells do, with their exit statuses: 127 for
@@ -95,15 +102,15 @@ func findCommand(name, path string) (string, error) {
 	if !strings.ContainsRune(name, filepath.Separator) {
 		for _, dir := range filepath.SplitList(path) {
 			if _, err := exec.LookPath(filepath.Join(dir, name)); err != nil && errors.Is(err, fs.ErrPermission) {
-				return "", &childError{126, fmt.Errorf("cannot run %q: permission denied", name)}
+				return "", &childError{126, fmt.Errorf("cannot run %s: permission denied", shown(name))}
 			}
 		}
-		return "", &childError{127, fmt.Errorf("cannot run %q: it is not in PATH", name)}
+		return "", &childError{127, fmt.Errorf("cannot run %s: it is not in PATH", shown(name))}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", &childError{127, fmt.Errorf("cannot run %q: no such file", name)}
+		return "", &childError{127, fmt.Errorf("cannot run %s: no such file", shown(name))}
 	}
-	return "", &childError{126, fmt.Errorf("cannot run %q: %w", name, cause(err))}
+	return "", &childError{126, fmt.Errorf("cannot run %s: %w", shown(name), cause(err))}
 }
 
 // cause is the error below exec's own, which repeats the name.

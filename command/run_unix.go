@@ -3,8 +3,11 @@
 package command
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"syscall"
 )
 
@@ -12,11 +15,24 @@ import (
 // its exit status is seen without our doing anything.
 func start(path string, args, env []string, _ System) error {
 	err := syscall.Exec(path, args, env)
-	if errors.Is(err, syscall.ENOEXEC) { // a script without a first line that names its interpreter
+	if errors.Is(err, syscall.ENOEXEC) && isText(path) { // a script whose first line names no interpreter
 		err = syscall.Exec("/bin/sh", append([]string{"/bin/sh", path}, args[1:]...), env)
 	}
 	if errors.Is(err, syscall.ENOENT) {
-		return &childError{127, fmt.Errorf("cannot run %q: its interpreter does not exist", args[0])}
+		return &childError{127, fmt.Errorf("cannot run %s: its interpreter does not exist", shown(args[0]))}
 	}
-	return &childError{126, fmt.Errorf("cannot run %q: %w", args[0], err)}
+	return &childError{126, fmt.Errorf("cannot run %s: %w", shown(args[0]), err)}
+}
+
+// isText reports whether a file begins as a script could, not as a program for
+// another machine does: shells ask the same.
+func isText(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	start := make([]byte, 128)
+	n, err := io.ReadFull(f, start)
+	return (err == nil || err == io.ErrUnexpectedEOF) && bytes.IndexByte(start[:n], 0) < 0
 }

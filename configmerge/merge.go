@@ -54,7 +54,7 @@ func Merge(content string, e Entry) (string, error) {
 }
 
 // Remove returns content without our entries: as Merge's input was, in strict, compact JSON. It returns "" when nothing
-// is left, which is also what "$schema" alone comes to.
+// is left, which is also what "$schema" alone comes to where an entry of ours was dropped.
 //
 // An error is a [*SyntaxError], unless e itself is unusable.
 func Remove(content string, e Entry) (string, error) {
@@ -71,7 +71,7 @@ func Remove(content string, e Entry) (string, error) {
 		// Of duplicate keys an emptied one stays: without it the one before would come to life.
 		c = examine(c.withList("[" + strings.Join(others, ",") + "]"))
 	}
-	if c.members == 0 || c.members == 1 && c.schema {
+	if c.members == 0 || c.members == 1 && c.schema && dropped > 0 {
 		return "", nil
 	}
 	return checked(c.text)

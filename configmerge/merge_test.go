@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -219,7 +218,6 @@ func TestLarge(t *testing.T) {
 		"not UTF-8":         `{"a":"` + strings.Repeat("é", 5*n) + "\xff",
 	} {
 		t.Run(name, func(t *testing.T) {
-			start := time.Now()
 			got, err := Merge(content, entry)
 			var syntax *SyntaxError
 			if err != nil && !errors.As(err, &syntax) {
@@ -230,9 +228,6 @@ func TestLarge(t *testing.T) {
 			}
 			if back, err := Remove(got, entry); err != nil || strings.Contains(back, ours) {
 				t.Errorf("Remove: %v", err)
-			}
-			if d := time.Since(start); d > 5*time.Second {
-				t.Errorf("%d bytes took %v", len(content), d)
 			}
 		})
 	}

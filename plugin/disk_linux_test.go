@@ -29,6 +29,9 @@ func TestFullOrReadOnlyDisk(t *testing.T) {
 				testenv.Skip(t, "a file system cannot be mounted: %v", err)
 			}
 			t.Cleanup(func() { must(t, syscall.Unmount(data, 0)) })
+			elsewhere := t.TempDir()
+			must(t, os.Mkdir(filepath.Join(data, "below"), 0o700))
+			must(t, os.Symlink(elsewhere, filepath.Join(data, "below", "mcp-reconnect")))
 			older := DefaultPolicy()
 			older.MaxAttempts = 3
 			_, err := Install(data, older)
@@ -44,6 +47,9 @@ func TestFullOrReadOnlyDisk(t *testing.T) {
 				if _, err := Install(data, older); err != nil {
 					t.Errorf("with nothing to change: %v", err)
 				}
+			}
+			if _, err := Install(filepath.Join(data, "below"), older); err == nil {
+				t.Error("installed in the place of a symbolic link")
 			}
 			if after := listing(t, data); after != before {
 				t.Errorf("now\n%.2000s\nbefore\n%.2000s", after, before)

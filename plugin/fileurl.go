@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"fmt"
+	"net/netip"
 	"net/url"
 	"path"
 	"runtime"
@@ -27,8 +28,10 @@ func fileURL(name string, windows bool) (string, error) {
 	}
 	name = strings.ReplaceAll(name, `\`, "/")
 	if host, rest, ok := cutUNC(name); ok {
-		if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf || r == '%' }) {
-			return "", fmt.Errorf("the path %q is on a host whose name is not ASCII", name)
+		// Node writes other hosts in other ways, or not at all: 127.1 as 127.0.0.1.
+		const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.$"
+		if strings.Trim(host, plain) != "" || strings.Trim(host, "0123456789.") == "" && !isIPv4(host) || strings.EqualFold(host, "localhost") {
+			return "", fmt.Errorf("the path %q is on a host whose name a file: URL cannot carry", name)
 		}
 		return "file://" + strings.ToLower(host) + escapePath(cleanKeepingSlash(rest)), nil
 	}
@@ -46,6 +49,11 @@ func cutUNC(name string) (host, rest string, ok bool) {
 	}
 	host, rest, ok = strings.Cut(unc, "/")
 	return host, "/" + rest, ok && host != "" && host != "?" && host != "."
+}
+
+func isIPv4(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Is4()
 }
 
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }

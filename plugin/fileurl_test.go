@@ -81,6 +81,7 @@ func TestFileURLRefuses(t *testing.T) {
 	}{
 		{"relative/dir", false}, {"", false}, {"/bad\xffutf8", false},
 		{`relative\dir`, true}, {`C:relative`, true}, {`\rooted`, true}, {`\\bücher\s\d`, true}, {`\\?\C:\x`, true}, {"", true},
+		{`\\localhost\c$\d`, true}, {`\\127.1\s\d`, true}, {`\\999\s\d`, true}, {`\\srv@SSL\s\d`, true}, {`\\a b\s\d`, true},
 	} {
 		if got, err := fileURL(tt.path, tt.windows); err == nil {
 			t.Errorf("fileURL(%q, windows %v) = %q, want an error", tt.path, tt.windows, got)

@@ -58,16 +58,19 @@ func write(dir string, files []*file) (updated bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if link {
+		return false, replaceLink(dir, files)
+	}
 	for _, f := range files {
-		if link {
-			break // what it points to is not ours to look at; makeDir replaces the link
-		}
 		if err := f.inspect(); err != nil {
 			return false, err
 		}
 		updated = updated || f.standing == outdated
 	}
-	if err := makeDir(dir, link); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return false, err
+	}
+	if err := protect(dir, 0o700); err != nil { // MkdirAll is subject to the umask, and leaves an old directory as it is
 		return false, err
 	}
 	for _, f := range files {
@@ -98,17 +101,31 @@ func isSymlink(name string) (bool, error) {
 	return err == nil && info.Mode()&fs.ModeSymlink != 0, err
 }
 
-// makeDir makes dir a directory of mode 0700.
-func makeDir(dir string, link bool) error {
-	if link {
-		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// replaceLink puts a directory with the files in the place of a symbolic link. What
+// the link points to is not ours to look at; the link goes only when the directory
+// is complete.
+func replaceLink(link string, files []*file) error {
+	dir, err := os.MkdirTemp(filepath.Dir(link), "."+dirName+".*.tmp")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := protect(dir, 0o700); err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := atomicfile.Write(filepath.Join(dir, filepath.Base(f.path)), f.content); err != nil {
 			return err
 		}
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return protect(dir, 0o700) // MkdirAll is subject to the umask, and leaves an old directory as it is
+	if err := os.Rename(dir, link); err != nil {
+		_, err = write(link, files) // another process was faster
+		return err
+	}
+	return nil
 }
 
 // protect gives a name its mode. Where it has it already, nothing is done: an

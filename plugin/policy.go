@@ -113,6 +113,7 @@ var settings = []Setting{
 // A RangeError is a setting whose value is not allowed.
 type RangeError struct {
 	Setting string // name of the setting, e.g. "max-delay"
+	Other   string // name of the setting that it does not fit, or ""
 	Problem string // what is wrong, with the allowed values
 }
 
@@ -122,11 +123,12 @@ func (e *RangeError) Error() string { return e.Setting + ": " + e.Problem }
 func (p Policy) Validate() error {
 	for _, s := range settings {
 		if err := s.check(&p); err != nil {
-			return &RangeError{s.Name, err.Error()}
+			return &RangeError{Setting: s.Name, Problem: err.Error()}
 		}
 	}
 	if p.MaxDelay < p.InitialDelay {
-		return &RangeError{"max-delay", fmt.Sprintf("%v is less than the initial-delay, %v", p.MaxDelay, p.InitialDelay)}
+		problem := fmt.Sprintf("the max-delay, %v, is less than the initial-delay, %v", shortDuration(p.MaxDelay), shortDuration(p.InitialDelay))
+		return &RangeError{"max-delay", "initial-delay", problem}
 	}
 	return nil
 }

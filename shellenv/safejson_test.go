@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -203,11 +202,7 @@ func anyJSON(pieces []string) *rapid.Generator[string] {
 func TestSafeJSONIsLinear(t *testing.T) {
 	for _, piece := range []string{"{env:", "{file:", "{file:{env:A}", "{env:}", "{", "}", `\"`} {
 		doc := `"` + strings.Repeat(piece, 1<<18/len(piece)) + `"`
-		start := time.Now()
-		safe := SafeJSON(doc)
-		if took := time.Since(start); took > 2*time.Second {
-			t.Errorf("%s took %v", piece, took)
-		}
+		safe := SafeJSON(doc) // were it quadratic, the test would not end in time
 		if !json.Valid([]byte(safe)) {
 			t.Errorf("%s: not JSON any more", piece)
 		}

@@ -255,14 +255,16 @@ func (o object) merged() object {
 
 func (o object) removed() object {
 	o = slices.Clone(o)
+	ours := false
 	if place, keys := o.effective(); place >= 0 {
 		kept, dropped := split(o[place].value)
 		o[place].value = kept
-		if len(kept) == 0 && dropped > 0 && keys == 1 {
+		ours = dropped > 0
+		if len(kept) == 0 && ours && keys == 1 {
 			o = slices.Delete(o, place, place+1)
 		}
 	}
-	if len(o) == 1 && o[0].key == "$schema" && decodeString(o[0].value) == Schema {
+	if ours && len(o) == 1 && o[0].key == "$schema" && decodeString(o[0].value) == Schema {
 		return nil
 	}
 	return o
@@ -353,7 +355,8 @@ func TestRemoveProperties(t *testing.T) {
 			t.Fatalf("%q: removing twice:\n got %s, %v\nwant %s", content, again, err, got)
 		}
 
-		// Removing undoes merging, but for a list that was there and empty.
+		// Removing undoes merging, but for a list that was there and empty, and for "$schema" alone: merged, both look as
+		// if nothing had been there.
 		merged, err := Merge(content, entry)
 		if err != nil {
 			t.Fatalf("%q: %v", content, err)
@@ -368,6 +371,9 @@ func TestRemoveProperties(t *testing.T) {
 			if left := o.removed(); len(left) > 0 {
 				want = strictText(left)
 			}
+		}
+		if left := o.removed(); len(left) == 1 && left[0].key == "$schema" && decodeString(left[0].value) == Schema {
+			want = ""
 		}
 		if back != want {
 			t.Fatalf("%q: merged and removed:\n got %s\nwant %s", content, back, want)

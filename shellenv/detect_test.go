@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/mcp-reconnect/mcp-reconnect/internal/testenv"
 )

@@ -324,11 +324,7 @@ func TestHungStatusReadIsGivenUp(t *testing.T) { // rule 16
 	i.servers["a"].up = false
 	i.prompt()
 	s.pass(50 * ms)
-	hang := true
 	i.answer = func() goja.Value {
-		if !hang {
-			i.answer = nil
-		}
 		p, _, _ := s.vm.NewPromise()
 		return s.vm.ToValue(p)
 	}
@@ -337,7 +333,6 @@ func TestHungStatusReadIsGivenUp(t *testing.T) { // rule 16
 	i.answer = nil
 	s.pass(3*minute + s.policy.PollInterval)
 	i.mustBe("connected", "a")
-	hang = false
 }
 
 func TestBareStringStatus(t *testing.T) { // rule 1; A37
@@ -376,7 +371,7 @@ func TestNothingHappensAfterDisposal(t *testing.T) { // rules 6, 7; A41, A42, A4
 			if n := s.pluginTimers(); n != 0 {
 				t.Fatalf("%s at step %d: %d timers are left", name, step, n)
 			}
-			if left := s.run(`globalThis[Symbol.for("mcp-reconnect")]`); !goja.IsUndefined(left) {
+			if left := s.run(`globalThis[Symbol.for("mcp-reconnect/1")]`); !goja.IsUndefined(left) {
 				t.Fatalf("%s at step %d: the registry is left", name, step)
 			}
 			s.pass(time.Hour)
@@ -673,6 +668,9 @@ func TestStatusReadsNeverOverlap(t *testing.T) { // rule 16; the model checks it
 	if i.reads < 10 || i.reads > 31 {
 		t.Errorf("%d reads in %v", i.reads, s.since())
 	}
+	if len(i.servers["a"].tried) == 0 {
+		t.Error("reads that take longer than connect-timeout keep a server from being tried")
+	}
 }
 
 func TestMissingCommandIsParkedAfterThreeTries(t *testing.T) { // rule 15; A25
@@ -749,4 +747,164 @@ func TestJitterSpreadsFirstTries(t *testing.T) { // A10, D12
 	if len(seen) < 5 {
 		t.Errorf("only %d different times", len(seen))
 	}
+}
+
+func TestIdleInstanceWithoutAnswersIsLeftAlone(t *testing.T) { // rule 16, idle-after
+	s := simulate(t, nil)
+	i := s.load("/p", "a", "b")
+	i.servers["a"].up = false
+	i.prompt()
+	s.pass(second)
+	i.answer = func() goja.Value { return goja.Undefined() }
+	s.pass(31 * minute)
+	before := i.reads
+	s.pass(24 * time.Hour)
+	if i.reads != before || s.pluginTimers() != 0 {
+		t.Errorf("%d reads in an idle day, %d timers", i.reads-before, s.pluginTimers())
+	}
+	i.answer, i.servers["a"].up = nil, true
+	i.event("message.updated", object{}) // any sign of use
+	s.pass(second)
+	i.mustBe("connected", "a")
+}
+
+func TestLongIntervalsEndWithIdleAfter(t *testing.T) {
+	s := simulate(t, func(p *Policy) { p.PollInterval, p.MaxAttempts = 2*time.Hour, 1000 })
+	i := s.load("/p", "a", "b")
+	i.servers["a"].up = false
+	i.prompt()
+	s.pass(31 * minute)
+	before := i.reads
+	s.pass(12 * time.Hour)
+	if i.reads != before {
+		t.Errorf("%d reads in twelve idle hours", i.reads-before)
+	}
+}
+
+func TestFlappingServerWhoseDeathsMakeNoSignIsParked(t *testing.T) { // rule 12, before 1.17.9
+	s := simulate(t, nil)
+	i := s.load("/p", "a")
+	i.prompt()
+	s.pass(second)
+	for s.since() < 2*time.Hour {
+		if i.state("a") == "connected" && s.now.Sub(i.servers["a"].upSince) >= 35*second {
+			i.fail("a")
+		}
+		s.pass(second)
+		if s.since()%(10*minute) < second {
+			i.event("message.updated", object{}) // in use all the time
+		}
+	}
+	if n := len(i.servers["a"].tried); n > s.policy.MaxAttempts+2*60/5+1 {
+		t.Errorf("%d connects in two hours", n)
+	}
+	if n := strings.Count(strings.Join(i.log, "\n"), "still failed"); n != 1 {
+		t.Errorf("%d warnings", n)
+	}
+}
+
+func TestSlowReadsHoldNoSlot(t *testing.T) { // rules 5, 9
+	s := simulate(t, func(p *Policy) { p.Concurrency = 1 })
+	slow, quick := s.load("/slow", "a"), s.load("/quick", "b")
+	slow.prompt()
+	quick.prompt()
+	s.pass(second)
+	slow.readTime = 2 * minute
+	slow.crash("a")
+	s.pass(second)
+	quick.crash("b")
+	s.pass(250 * ms)
+	quick.mustBe("connected", "b")
+	s.pass(10 * minute)
+	slow.mustBe("connected", "a")
+}
+
+func TestConnectInFlightIsTakenOverByTheNextCopy(t *testing.T) { // rules 5, 6; the model checks it
+	s := simulate(t, func(p *Policy) { p.Concurrency = 1 })
+	i := s.load("/p", "a", "b")
+	i.servers["a"].takes = 10 * second
+	i.prompt()
+	s.pass(second)
+	i.crash("a")
+	s.pass(200 * ms)
+	i.reload()
+	i.prompt()
+	i.crash("b")
+	s.pass(5 * second) // b waits for the slot, which a holds
+	i.mustBe("failed", "a", "b")
+	s.pass(6 * second)
+	i.mustBe("connected", "a", "b")
+	if n := len(i.servers["a"].tried); n != 1 {
+		t.Errorf("%d connects", n)
+	}
+}
+
+func TestOverloadIsKnownAtFirstSight(t *testing.T) { // rule 15
+	s := simulate(t, nil)
+	i := s.load("/p", "a", "b", "c", "d", "e", "f", "g", "h")
+	for _, server := range i.servers {
+		server.up, server.reason = false, "EAGAIN: resource temporarily unavailable, posix_spawn 'node'"
+	}
+	i.prompt()
+	s.pass(20 * second)
+	if s.most != 0 {
+		t.Errorf("%d connects at once, within %v of the mass failure", s.most, s.since())
+	}
+}
+
+func TestShortIdleAfterDoesNotStrandAParkedServer(t *testing.T) { // rule 13
+	s := simulate(t, func(p *Policy) { p.IdleAfter, p.MaxAttempts = 20*second, 1 })
+	i := s.load("/p", "a")
+	i.servers["a"].up = false
+	i.prompt()
+	s.pass(10 * minute)
+	i.servers["a"].up = true
+	for range 3 {
+		i.prompt()
+		s.pass(40 * second)
+	}
+	i.mustBe("connected", "a")
+}
+
+func TestLateConfirmationIsOurs(t *testing.T) { // rules 11, 12, 17
+	s := simulate(t, nil)
+	i := s.load("/p", "a")
+	i.prompt()
+	s.pass(second)
+	i.crash("a")
+	s.pass(150 * ms) // the connect is under way
+	i.answer = func() goja.Value { return goja.Undefined() }
+	s.pass(10 * second)
+	i.answer = nil
+	s.pass(minute)
+	if n := strings.Count(strings.Join(i.log, "\n"), "a is back (1 try"); n != 1 {
+		t.Errorf("log is %q", i.log)
+	}
+}
+
+func TestPatternsAreMatchedInLinearTime(t *testing.T) {
+	s := simulate(t, func(p *Policy) { p.Only = []string{strings.Repeat("*a", 30) + "*b", "*漢?"} })
+	long := strings.Repeat("a", 2000)
+	i := s.load("/p", long, long+"b", "x漢字", "x漢")
+	for _, server := range i.servers {
+		server.up = false
+	}
+	i.prompt()
+	s.pass(minute)
+	for name, want := range map[string]bool{long: false, long + "b": true, "x漢字": true, "x漢": false} {
+		if got := len(i.servers[name].tried) > 0; got != want {
+			t.Errorf("%.20q of %d bytes: acted on %v, want %v", name, len(name), got, want)
+		}
+	}
+}
+
+func TestOlderCopyThatThrowsIsSurvived(t *testing.T) { // rule 8
+	s := simulate(t, nil)
+	s.run(`globalThis[Symbol.for("mcp-reconnect/1")] = {engines: new Map([["/p", {dispose() { throw new Error("old") }}]]), running: 0, queue: [], careful: false}`)
+	i := s.load("/p", "a")
+	i.prompt()
+	s.pass(second)
+	i.crash("a")
+	s.pass(second)
+	i.mustBe("connected", "a")
 }

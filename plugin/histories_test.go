@@ -289,7 +289,7 @@ func (h *historian) end() {
 	if n := h.s.pluginTimers(); n != 0 {
 		h.s.violated("rule 7: %d timers are left", n)
 	}
-	if left := h.s.run(`globalThis[Symbol.for("mcp-reconnect")]`); !goja.IsUndefined(left) {
+	if left := h.s.run(`globalThis[Symbol.for("mcp-reconnect/1")]`); !goja.IsUndefined(left) {
 		h.s.violated("rule 6: the registry is left")
 	}
 	h.s.pass(24 * time.Hour)

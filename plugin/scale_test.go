@@ -94,7 +94,7 @@ func TestRegistryAfterManyLives(t *testing.T) {
 		i.disposed = true
 		s.instances = s.instances[:0]
 	}
-	if left := s.run(`globalThis[Symbol.for("mcp-reconnect")] === undefined`); !left.ToBoolean() {
+	if left := s.run(`globalThis[Symbol.for("mcp-reconnect/1")] === undefined`); !left.ToBoolean() {
 		t.Error("the registry is left")
 	}
 	if n := s.pluginTimers(); n != 0 {

@@ -36,21 +36,24 @@ type simulation struct {
 
 // An instance is one project directory of the process, with its MCP servers.
 type instance struct {
-	sim      *simulation
-	dir      string
-	servers  map[string]*server
-	started  bool // its servers were started, as the first read of status does
-	hooks    *goja.Object
-	copy     int       // of the plugin, which is loaded now
-	used     bool      // it showed a sign of use that the policy counts
-	usedAt   time.Time // when it did last
-	disposed bool
-	reads    int               // calls of mcp.status
-	calls    int               // of any client function
-	log      []string          // what app.log got
-	answer   func() goja.Value // what status gives instead of the truth
-	readTime time.Duration     // how long a read takes
-	reading  map[int]time.Time // the reads under way, by number, with their start
+	sim       *simulation
+	dir       string
+	servers   map[string]*server
+	started   bool // its servers were started, as the first read of status does
+	hooks     *goja.Object
+	copy      int       // of the plugin, which is loaded now
+	used      bool      // it showed a sign of use that the policy counts
+	usedAt    time.Time // when it did last
+	disposed  bool
+	reads     int          // calls of mcp.status
+	calls     int          // of any client function
+	options   *goja.Object // of the last call
+	toasts    []string
+	serverURL string            // what OpenCode says of its listener
+	log       []string          // what app.log got
+	answer    func() goja.Value // what status gives instead of the truth
+	readTime  time.Duration     // how long a read takes
+	reading   map[int]time.Time // the reads under way, by number, with their start
 }
 
 // A server is one MCP server as OpenCode sees it, and as it really is.
@@ -131,6 +134,7 @@ func newSimulation(t rapid.TB, policy Policy) *simulation {
 		}
 	})
 	s.run(`var module = {exports: {}}; var process = {env: {}, argv: ["bun", "serve"], cwd: () => "/"}; var console = new Proxy({}, {get() { throw new Error("console") }})`)
+	s.run(hostObjects)
 	if _, err := s.vm.RunProgram(compile(t, policy)); err != nil {
 		t.Fatal(err)
 	}
@@ -141,6 +145,20 @@ func newSimulation(t rapid.TB, policy Policy) *simulation {
 	s.factory = factory
 	return s
 }
+
+// hostObjects are the parts of Bun's global objects that the plugin uses and goja lacks.
+const hostObjects = `
+	globalThis.fetch = () => { throw new Error("fetch is for the client") }
+	globalThis.URL = class {
+		constructor(text) {
+			const parts = /^(https?:)\/\/(\[[^\]]*\]|[^:\/]+)(:\d+)?(\/.*)?$/.exec(text)
+			if (!parts) throw new TypeError("Invalid URL")
+			Object.assign(this, { protocol: parts[1], hostname: parts[2], port: parts[3] ?? "" })
+		}
+		get origin() { return this.protocol + "//" + this.hostname + this.port }
+	}
+	globalThis.Buffer = { from: (text) => ({ toString: (encoding) => encoding + " of " + text }) }
+`
 
 func (s *simulation) run(js string) goja.Value {
 	s.t.Helper()
@@ -172,7 +190,7 @@ func (s *simulation) violated(format string, args ...any) {
 // load calls the plugin function for a directory, as OpenCode does.
 func (s *simulation) load(dir string, names ...string) *instance {
 	s.t.Helper()
-	i := &instance{sim: s, dir: dir, servers: map[string]*server{}, readTime: time.Millisecond, used: s.policy.Start == "load"}
+	i := &instance{sim: s, dir: dir, servers: map[string]*server{}, readTime: time.Millisecond, serverURL: "http://localhost:4096/", used: s.policy.Start == "load"}
 	for _, name := range names {
 		i.servers[name] = &server{name: name, up: true, takes: 100 * time.Millisecond}
 	}
@@ -310,6 +328,7 @@ func (i *instance) input() goja.Value {
 		if i.disposed {
 			i.sim.violated("rule 7: a call after disposal")
 		}
+		i.options = o
 		if !i.used {
 			i.sim.violated("rule 2: a call without a sign of use")
 		}
@@ -362,11 +381,21 @@ func (i *instance) input() goja.Value {
 			return later(0, func(resolve func(any) error) { resolve(object{"data": true}) })
 		}),
 	}})
-	client := vm.NewDynamicObject(guarded{i.sim, "client", map[string]goja.Value{"mcp": mcp, "app": app}})
+	tui := vm.NewDynamicObject(guarded{i.sim, "client.tui", map[string]goja.Value{
+		"showToast": vm.ToValue(func(call goja.FunctionCall) goja.Value {
+			body := options(call).Get("body").Export().(object)
+			i.toasts = append(i.toasts, fmt.Sprintf("%v: %v", body["variant"], body["message"]))
+			if i.sim.policy.Notify != "toast" {
+				i.sim.violated("rule 4: a toast that nobody asked for")
+			}
+			return later(0, func(resolve func(any) error) { resolve(object{"data": true}) })
+		}),
+	}})
+	client := vm.NewDynamicObject(guarded{i.sim, "client", map[string]goja.Value{"mcp": mcp, "app": app, "tui": tui}})
 	input := vm.NewObject()
 	input.Set("client", client)
 	input.Set("directory", i.dir)
-	input.Set("serverUrl", "http://localhost:4096/")
+	input.Set("serverUrl", i.serverURL)
 	return input
 }
 

@@ -111,6 +111,15 @@ function matches(pattern, name) {
   return ps.slice(p).every((c) => c === "*")
 }
 
+// Ends the engine of an older copy, perhaps of another version, and returns its connects in flight.
+function succeed(engine) {
+  try {
+    return [...(engine?.dispose(true) ?? [])]
+  } catch {
+    return []
+  }
+}
+
 // The time that passed, whatever is done to the clock on the wall.
 function now() {
   return performance.now()
@@ -389,7 +398,7 @@ function createEngine(directory, host) {
 
   const engine = { used, dispose, after, age: () => now() - born }
   // Rule 6: the newest owns the directory, and what the one before has begun (rule 5).
-  for (const [name, connect] of shared().engines.get(directory)?.dispose(true) ?? []) {
+  for (const [name, connect] of succeed(shared().engines.get(directory))) {
     connecting.set(name, connect)
     slots.add(connect.slot)
     after(SETTINGS.connectTimeout, connect.slot.release)

@@ -174,13 +174,6 @@ func TestInstallOverWhateverStoodThere(t *testing.T) {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestUnchangedPluginKeepsItsMtime(t *testing.T) {
 	data := t.TempDir()
 	dir := install(t, data).Dir

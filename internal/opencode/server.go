@@ -30,6 +30,7 @@ type Options struct {
 	ConfigDir string   // XDG_CONFIG_HOME; may be shared, so that OpenCode installs its own package into it only once
 	Dir       string   // working directory
 	Environ   []string // more variables, such as OPENCODE_CONFIG_CONTENT
+	Password  string   // what the server asks of its clients, if not empty
 }
 
 // Environ is the environment that isolates an OpenCode from the user's.
@@ -56,10 +57,13 @@ func Environ(home, configDir string) []string {
 
 // A Server is a running `opencode serve`.
 type Server struct {
-	URL string
-	Pid int
-	cmd *exec.Cmd
-	log *log
+	URL      string
+	Pid      int
+	cmd      *exec.Cmd
+	log      *log
+	password string
+	ended    chan struct{} // closed when the process has ended, for the reason in err
+	err      error
 }
 
 // log collects the server's output and tells when a text appears in it.
@@ -85,18 +89,23 @@ func (l *log) read() (string, <-chan struct{}) {
 
 // Start starts a server and waits until it listens.
 func Start(ctx context.Context, o Options) (*Server, error) {
-	port, err := freePort()
+	port, err := FreePort()
 	if err != nil {
 		return nil, err
 	}
 	args := append(append([]string{}, o.Command...), "serve", "--hostname", "127.0.0.1", "--port", fmt.Sprint(port), "--print-logs")
 	s := &Server{
-		URL: fmt.Sprintf("http://127.0.0.1:%d", port),
-		cmd: exec.Command(args[0], args[1:]...),
-		log: &log{changed: make(chan struct{})},
+		URL:      fmt.Sprintf("http://127.0.0.1:%d", port),
+		cmd:      exec.Command(args[0], args[1:]...),
+		log:      &log{changed: make(chan struct{})},
+		password: o.Password,
+		ended:    make(chan struct{}),
 	}
 	s.cmd.Dir = o.Dir
 	s.cmd.Env = append(Environ(o.Home, o.ConfigDir), o.Environ...)
+	if o.Password != "" {
+		s.cmd.Env = append(s.cmd.Env, "OPENCODE_SERVER_PASSWORD="+o.Password)
+	}
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // its MCP servers end with it
 	s.cmd.WaitDelay = 5 * time.Second
@@ -104,8 +113,10 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	s.Pid = s.cmd.Process.Pid
-	exited := make(chan error, 1)
-	go func() { exited <- s.cmd.Wait() }()
+	go func() {
+		s.err = s.cmd.Wait()
+		close(s.ended)
+	}()
 	for {
 		text, changed := s.log.read()
 		if strings.Contains(text, "listening on http") {
@@ -113,8 +124,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		}
 		select {
 		case <-changed:
-		case err := <-exited:
-			return nil, fmt.Errorf("opencode ended before it listened: %v\n%s", err, text)
+		case <-s.ended:
+			return nil, fmt.Errorf("opencode ended before it listened: %v\n%s", s.err, text)
 		case <-ctx.Done():
 			s.Stop()
 			return nil, fmt.Errorf("opencode does not listen: %w\n%s", ctx.Err(), text)
@@ -122,7 +133,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 }
 
-func freePort() (int, error) {
+// FreePort returns a port on loopback that nothing listens on.
+func FreePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, err
@@ -135,6 +147,9 @@ func freePort() (int, error) {
 func (s *Server) Stop() {
 	syscall.Kill(-s.Pid, syscall.SIGKILL)
 }
+
+// Ended is closed when the server's process has ended.
+func (s *Server) Ended() <-chan struct{} { return s.ended }
 
 // Log returns what the server printed so far.
 func (s *Server) Log() string {
@@ -158,6 +173,9 @@ func (s *Server) Call(ctx context.Context, method, path, dir string, body, resul
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	if s.password != "" {
+		req.SetBasicAuth("opencode", s.password)
+	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err

@@ -1,0 +1,171 @@
+//go:build unix
+
+package main
+
+import (
+	"syscall"
+	"testing"
+	"time"
+)
+
+// slow has one try every three seconds after the first, and gives up: for what
+// happens between two tries, and for servers that never come back.
+var slow = setup{policy: []string{
+	"MCP_RECONNECT_INITIAL_DELAY=3s",
+	"MCP_RECONNECT_MAX_DELAY=3s",
+	"MCP_RECONNECT_JITTER=0",
+	"MCP_RECONNECT_MAX_ATTEMPTS=4",
+}}
+
+// TestBackoff has what happens to a server while it is not being tried.
+func TestBackoff(t *testing.T) {
+	runAll(t, launch(t, slow), []scenario{
+		{"the user switches the server off and on", switchedOffAndOn},
+		{"the user restarts the server", restartedByHand},
+		{"the instance is disposed of", disposed},
+		{"a server that dies again and again", flapping},
+		{"a command that does not exist", missing},
+	})
+}
+
+// backingOff makes a world with a server that was tried once, in vain, and will be
+// again in three seconds, and with its twin, whose tries tell when that was.
+func backingOff(t *testing.T, a *app, name string) *world {
+	t.Helper()
+	w := a.project(t).stdios(name, "twin")
+	w.mark(name, "down")
+	w.mark("twin", "down")
+	w.prompt("hello")
+	w.eventually("the first try is over", func() bool {
+		return w.starts(name) == 2 && w.ended(name) && w.starts("twin") == 2 && w.ended("twin")
+	})
+	w.eventually("OpenCode says so", func() bool { return w.state(name) == "failed" && w.state("twin") == "failed" })
+	return w
+}
+
+// outwait waits until the twin was tried twice more.
+func (w *world) outwait() {
+	w.t.Helper()
+	w.eventually("the twin is tried twice more", func() bool { return w.starts("twin") >= 4 })
+}
+
+func switchedOff(t *testing.T, a *app) { stayOff(t, a) }
+
+// Switched on again it is a server like any other.
+func switchedOffAndOn(t *testing.T, a *app) {
+	w := stayOff(t, a)
+	w.post("/mcp/unwanted/connect")
+	w.wants("unwanted", "connected")
+	w.recovers("unwanted")
+}
+
+func stayOff(t *testing.T, a *app) *world {
+	t.Helper()
+	w := backingOff(t, a, "unwanted")
+	w.post("/mcp/unwanted/disconnect")
+	w.wants("unwanted", "disabled")
+	w.unmark("unwanted", "down")
+	w.outwait()
+	w.wants("unwanted", "disabled")
+	if n := w.starts("unwanted"); n != 2 {
+		t.Errorf("it was started %d times", n)
+	}
+	return w
+}
+
+func restartedByHand(t *testing.T, a *app) {
+	w := backingOff(t, a, "restarted")
+	w.unmark("restarted", "down")
+	w.post("/mcp/restarted/connect")
+	w.wants("restarted", "connected")
+	w.outwait()
+	w.wants("restarted", "connected")
+	if n := w.starts("restarted"); n != 3 {
+		t.Errorf("it was started %d times", n)
+	}
+	w.recovers("restarted")
+}
+
+func disposed(t *testing.T, a *app) {
+	elsewhere := backingOff(t, a, "other")
+	w := backingOff(t, a, "gone")
+	// Up to OpenCode 1.2.27 a copy takes no disposal for its own in its first second.
+	w.eventually("the second try is over", func() bool {
+		return w.starts("gone") == 3 && w.ended("gone") && w.starts("twin") == 3 && w.ended("twin")
+	})
+	w.post("/instance/dispose")
+	before := elsewhere.starts("twin")
+	elsewhere.eventually("another directory's server is tried twice more", func() bool { return elsewhere.starts("twin") >= before+2 })
+	if gone, twin := w.starts("gone"), w.starts("twin"); gone != 3 || twin != 3 {
+		t.Errorf("after disposal %d and %d were started", gone-3, twin-3)
+	}
+
+	w.prompt("hello again") // makes a new instance
+	w.eventually("OpenCode and then the plugin try", func() bool { return w.starts("gone") >= 5 })
+	w.unmark("gone", "down")
+	w.connects("gone")
+}
+
+func flapping(t *testing.T, a *app) {
+	w := a.project(t).stdios("flapping", "steady")
+	w.mark("flapping", "flap")
+	w.prompt("hello")
+	given := func() int { return w.logged("flapping is still failed after") }
+	w.eventually("it is parked", func() bool { return given() > 0 })
+	w.recovers("steady")
+	if n := w.starts("flapping"); n != 5 { // OpenCode's own, and as many as there are tries
+		t.Errorf("it was started %d times", n)
+	}
+
+	w.prompt("hello again") // rule 13: wakes it, once a minute
+	w.eventually("it is tried once more", func() bool { return w.starts("flapping") == 6 && w.ended("flapping") })
+	w.prompt("and again")
+	w.recovers("steady")
+	if n := w.starts("flapping"); n != 6 {
+		t.Errorf("after two prompts it was started %d times more", n-5)
+	}
+	if given() != 1 {
+		t.Errorf("the log says %d times that it is parked", given())
+	}
+}
+
+func missing(t *testing.T, a *app) {
+	w := a.project(t)
+	w.configure(mcp{
+		"missing": {"type": "local", "command": []string{"/no/such/program"}},
+		"steady":  w.stdio("steady"),
+	})
+	w.prompt("hello")
+	w.eventually("it is parked", func() bool { return w.logged("missing is still failed after 3 tries") == 1 })
+	w.recovers("steady")
+	if n := w.logged("server unavailable", "key=missing"); n != 4 { // OpenCode's own try, and three of ours (rule 15)
+		t.Errorf("OpenCode tried it %d times", n)
+	}
+}
+
+// TestTermination: with a try due in an hour, OpenCode ends at a signal as ever,
+// and starts nothing more. It has a password, too.
+func TestTermination(t *testing.T) {
+	w := launch(t, setup{
+		password: "it's a secret",
+		policy:   []string{"MCP_RECONNECT_INITIAL_DELAY=1h", "MCP_RECONNECT_MAX_DELAY=1h"},
+	}).project(t).stdios("a", "b")
+	w.prompt("hello")
+	w.recovers("a")
+	w.recovers("b")
+	w.kill("a") // within stable-after: the second try of this outage
+	w.eventually("the death is noticed", func() bool { return w.state("a") == "failed" })
+
+	if err := syscall.Kill(w.server.Pid, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-w.server.Ended():
+	case <-time.After(patience):
+		t.Fatal("OpenCode goes on")
+	}
+	w.eventually("its servers end", func() bool { return w.ended("a") && w.ended("b") })
+	if a, b := w.starts("a"), w.starts("b"); a != 2 || b != 2 {
+		t.Errorf("started %d and %d times", a, b)
+	}
+}

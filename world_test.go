@@ -1,0 +1,389 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mcp-reconnect/mcp-reconnect/internal/opencode"
+	"github.com/mcp-reconnect/mcp-reconnect/internal/testenv"
+)
+
+// patience is how long a test waits for what must come: no measure of speed.
+const patience = time.Minute
+
+// A setup says what OpenCode a test needs.
+type setup struct {
+	version  string   // empty: the one that the tests use
+	policy   []string // variables of mcp-reconnect, such as MCP_RECONNECT_MAX_DELAY=1s
+	password string   // OPENCODE_SERVER_PASSWORD
+}
+
+// An app is a real OpenCode, which the plugin was put into by evaluating what
+// `mcp-reconnect env` printed. Scenarios that happen in directories of their own
+// share one.
+type app struct {
+	ctx     context.Context
+	server  *opencode.Server
+	model   *opencode.Model
+	root    string   // holds every directory of its worlds
+	environ []string // what mcp-reconnect was run with
+}
+
+// launch starts an OpenCode, which ends with the test.
+func launch(t testing.TB, s setup) *app {
+	t.Helper()
+	if s.version == "" {
+		s.version = testenv.OpenCodeVersion()
+	}
+	binary := testenv.OpenCode(t, s.version)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
+	a := &app{ctx: ctx, model: opencode.NewModel(), root: t.TempDir()}
+	t.Cleanup(a.model.Close)
+	t.Cleanup(cancel)
+
+	home, start := a.mkdir(t, "home"), a.mkdir(t, "start")
+	a.environ = append([]string{
+		"OPENCODE_CONFIG_CONTENT=" + a.content(t),
+		"MCP_RECONNECT_DATA_DIR=" + filepath.Join(home, "da ta#%41ü"), // every character that a URL may trip over
+	}, s.policy...)
+	var err error
+	a.server, err = opencode.Start(ctx, opencode.Options{
+		Command:   []string{"sh", "-c", `eval $(mcp-reconnect env --shell sh) && exec "$0" "$@"`, binary},
+		Home:      home,
+		ConfigDir: configDir(t, s.version),
+		Dir:       start,
+		Environ:   a.environ,
+		Password:  s.password,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		a.server.Stop()
+		<-a.server.Ended()
+		if t.Failed() {
+			t.Logf("what OpenCode printed:\n%s", a.server.Log())
+		}
+	})
+	return a
+}
+
+// content is what a user of the model has in OPENCODE_CONFIG_CONTENT.
+func (a *app) content(t testing.TB) string {
+	t.Helper()
+	config, err := json.Marshal(map[string]any{"provider": a.model.Provider()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(config)
+}
+
+// merged is what mcp-reconnect makes of OPENCODE_CONFIG_CONTENT.
+func merged(t testing.TB, environ []string, flags ...string) string {
+	t.Helper()
+	cmd := exec.Command("mcp-reconnect", append([]string{"env", "--format", "json"}, flags...)...)
+	cmd.Env = append(os.Environ(), environ...)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var variables map[string]string
+	if err := json.Unmarshal(out, &variables); err != nil {
+		t.Fatal(err)
+	}
+	return variables["OPENCODE_CONFIG_CONTENT"]
+}
+
+// configDir is where OpenCode installs a package of its own from npm at its
+// first start; kept in the user's cache, that happens once for each version.
+func configDir(t testing.TB, version string) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(cache, "mcp-reconnect-test", "config@"+version)
+}
+
+// mkdir creates a directory in root. It outlives a subtest: OpenCode goes on in it.
+func (a *app) mkdir(t testing.TB, pattern string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(a.root, pattern+"-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// logged counts the lines of OpenCode's log that contain all the texts.
+func (a *app) logged(texts ...string) int {
+	n := 0
+	for line := range strings.Lines(a.server.Log()) {
+		if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
+			n++
+		}
+	}
+	return n
+}
+
+// A world is a project directory in an app, with MCP servers of its own.
+type world struct {
+	*app
+	t      testing.TB
+	dir    string
+	mcpDir string // where the servers are steered and tell of themselves: see testdata/servers
+}
+
+// mcp is the "mcp" part of a configuration.
+type mcp map[string]map[string]any
+
+// project creates a world without servers.
+func (a *app) project(t testing.TB) *world {
+	t.Helper()
+	return &world{app: a, t: t, dir: a.mkdir(t, "project"), mcpDir: a.mkdir(t, "mcp")}
+}
+
+// configure writes the project's configuration, before OpenCode is asked for anything in it.
+func (w *world) configure(servers mcp) *world {
+	w.t.Helper()
+	w.write(map[string]any{"mcp": servers})
+	return w
+}
+
+func (w *world) write(config map[string]any) {
+	w.t.Helper()
+	text, err := json.Marshal(config)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(w.dir, "opencode.json"), text, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// stdio is the configuration of testdata/servers/mcp.mjs.
+func (w *world) stdio(name string) map[string]any {
+	w.t.Helper()
+	return map[string]any{
+		"type":        "local",
+		"command":     []string{testenv.Program(w.t, "node"), script(w.t, "mcp.mjs"), name},
+		"environment": map[string]string{"MCP_TEST_DIR": w.mcpDir},
+	}
+}
+
+// stdios configures such servers.
+func (w *world) stdios(names ...string) *world {
+	w.t.Helper()
+	servers := mcp{}
+	for _, name := range names {
+		servers[name] = w.stdio(name)
+	}
+	return w.configure(servers)
+}
+
+// with adds an option to a server's configuration.
+func with(server map[string]any, option string, value any) map[string]any {
+	server[option] = value
+	return server
+}
+
+func script(t testing.TB, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("testdata/servers", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A remote is testdata/servers/mcp-http.mjs on a port of its own.
+type remote struct {
+	w    *world
+	name string
+	port string
+	cmd  *exec.Cmd
+}
+
+// remote reserves an address. Nothing listens there before serve.
+func (w *world) remote(name string) *remote {
+	w.t.Helper()
+	port, err := opencode.FreePort()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return &remote{w: w, name: name, port: strconv.Itoa(port)}
+}
+
+// http is the configuration of a remote.
+func (r *remote) http() map[string]any {
+	return map[string]any{"type": "remote", "url": "http://127.0.0.1:" + r.port + "/mcp"}
+}
+
+// serve starts the server and waits until it listens.
+func (r *remote) serve() {
+	r.w.t.Helper()
+	r.cmd = exec.Command(testenv.Program(r.w.t, "node"), script(r.w.t, "mcp-http.mjs"), r.name, r.port)
+	r.cmd.Env = append(os.Environ(), "MCP_TEST_DIR="+r.w.mcpDir)
+	r.cmd.Stderr = os.Stderr
+	if err := r.cmd.Start(); err != nil {
+		r.w.t.Fatal(err)
+	}
+	r.w.t.Cleanup(r.kill)
+	r.w.eventually(r.name+" listens", func() bool {
+		conn, err := net.Dial("tcp", "127.0.0.1:"+r.port)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+}
+
+func (r *remote) kill() {
+	r.cmd.Process.Kill()
+	r.cmd.Wait()
+}
+
+// requests counts the requests that the server got, of a JSON-RPC method if one is given.
+func (r *remote) requests(method string) int {
+	r.w.t.Helper()
+	n := 0
+	for _, line := range r.w.lines(r.name, "log") {
+		if strings.HasSuffix(line, method) {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *world) file(name, ending string) string { return filepath.Join(w.mcpDir, name+"."+ending) }
+
+func (w *world) mark(name, ending string) {
+	w.t.Helper()
+	if err := os.WriteFile(w.file(name, ending), nil, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) unmark(name, ending string) {
+	w.t.Helper()
+	if err := os.Remove(w.file(name, ending)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) lines(name, ending string) []string {
+	w.t.Helper()
+	text, err := os.ReadFile(w.file(name, ending))
+	if err != nil && !os.IsNotExist(err) {
+		w.t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")[:strings.Count(string(text), "\n")]
+}
+
+// pids returns the process id of each start of a server.
+func (w *world) pids(name string) []int {
+	w.t.Helper()
+	var pids []int
+	for _, line := range w.lines(name, "log") {
+		pid, _, _ := strings.Cut(line, " ")
+		n, err := strconv.Atoi(pid)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		pids = append(pids, n)
+	}
+	return pids
+}
+
+func (w *world) starts(name string) int {
+	w.t.Helper()
+	return len(w.pids(name))
+}
+
+func (w *world) kill(name string) {
+	w.t.Helper()
+	pids := w.pids(name)
+	if len(pids) == 0 {
+		w.t.Fatalf("%s was never started", name)
+	}
+	if err := syscall.Kill(pids[len(pids)-1], syscall.SIGKILL); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) prompt(text string) {
+	w.t.Helper()
+	if err := w.server.Prompt(w.ctx, w.dir, text); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// post makes a request as a client of OpenCode does, such as a UI at a click.
+func (w *world) post(path string) {
+	w.t.Helper()
+	if err := w.server.Call(w.ctx, "POST", path, w.dir, struct{}{}, nil); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) state(name string) string {
+	w.t.Helper()
+	status, err := w.server.MCP(w.ctx, w.dir)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return status[name].Status
+}
+
+// wants fails the test if a server is not in a state now.
+func (w *world) wants(name, state string) {
+	w.t.Helper()
+	if got := w.state(name); got != state {
+		w.t.Fatalf("%s is %s, want %s", name, got, state)
+	}
+}
+
+// ended says whether the last start of a server is over.
+func (w *world) ended(name string) bool {
+	w.t.Helper()
+	pids := w.pids(name)
+	return syscall.Kill(pids[len(pids)-1], 0) == syscall.ESRCH
+}
+
+// eventually waits until something holds.
+func (w *world) eventually(what string, holds func() bool) {
+	w.t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("still not so after %v: %s", patience, what)
+		}
+	}
+}
+
+func (w *world) connects(name string) {
+	w.t.Helper()
+	w.eventually(name+" is connected", func() bool { return w.state(name) == "connected" })
+}
+
+// recovers kills a connected server and waits until a new process of it is
+// connected. Of another server it shows that the plugin had its chance to act.
+func (w *world) recovers(name string) {
+	w.t.Helper()
+	before := w.starts(name)
+	w.kill(name)
+	w.eventually(name+" is connected by a new process", func() bool {
+		return w.starts(name) == before+1 && w.state(name) == "connected"
+	})
+}

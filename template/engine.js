@@ -128,7 +128,8 @@ function now() {
 function createEngine(directory, host) {
   const born = now()
   const servers = new Map() // name -> record
-  const triedAt = new Map() // name -> when it was tried last (rule 12: the least gap)
+  const previous = shared().engines.get(directory) // of the copy before, which this one succeeds
+  const triedAt = new Map(previous?.triedAt) // name -> when it was tried last (rule 12: the least gap)
   const timers = new Set() // all that are set, for dispose
   const slots = new Set() // all that are requested or held, for dispose
   const connecting = new Map() // name -> {slot, settled}: the connects in flight, for the next owner
@@ -396,9 +397,9 @@ function createEngine(directory, host) {
     return [...connecting.values()].some((connect) => connect.slot === slot)
   }
 
-  const engine = { used, dispose, after, age: () => now() - born }
+  const engine = { used, dispose, after, triedAt, age: () => now() - born }
   // Rule 6: the newest owns the directory, and what the one before has begun (rule 5).
-  for (const [name, connect] of succeed(shared().engines.get(directory))) {
+  for (const [name, connect] of succeed(previous)) {
     connecting.set(name, connect)
     slots.add(connect.slot)
     after(SETTINGS.connectTimeout, connect.slot.release)

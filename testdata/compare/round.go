@@ -184,7 +184,7 @@ func (r *round) pause(d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-r.ctx.Done():
-		check(r.ctx.Err())
+		check(context.Cause(r.ctx)) // says which signal
 	}
 }
 

@@ -130,7 +130,8 @@ func (h *historian) step() {
 		"is configured": func() {
 			if i.servers["c"] == nil {
 				h.s.note("%s: c is configured", i.dir)
-				i.servers["c"] = &server{name: "c", up: true, resetAt: h.s.now, state: "failed"}
+				// The plugin may not have read that it was gone, and have given it up before.
+				i.servers["c"] = &server{name: "c", up: true, resetAt: h.s.now, state: "failed", parked: true}
 			}
 		},
 		"odd answers": func() {

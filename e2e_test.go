@@ -10,7 +10,8 @@ import (
 )
 
 func TestKilledServerIsConnectedAgain(t *testing.T) {
-	w := launch(t, setup{}).project(t).stdios("a", "b")
+	// Without polls that could find it: the event has to do.
+	w := launch(t, setup{policy: []string{"MCP_RECONNECT_POLL_INTERVAL=24h"}}).project(t).stdios("a", "b")
 	unused := make([]*world, 12)
 	for n := range unused { // rule 2: these are opened, and not used
 		unused[n] = w.project(t).stdios("a", "b")

@@ -71,10 +71,16 @@ func launch(t testing.TB, s setup) *app {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		early := false
+		select {
+		case <-a.server.Ended():
+			early = true
+		default:
+		}
 		a.server.Stop()
 		<-a.server.Ended()
 		if t.Failed() {
-			t.Logf("what OpenCode printed:\n%s", a.server.Log())
+			t.Logf("what OpenCode printed (it ended before the test did: %t):\n%s", early, a.server.Log())
 		}
 	})
 	return a

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -64,7 +65,10 @@ func TestRandomHistories(t *testing.T) {
 // A historian makes things happen.
 type historian struct {
 	*rapid.T
-	s *simulation
+	s       *simulation
+	paused  bool
+	retried int64 // what was asked for last
+	retry   []string
 }
 
 var times = []time.Duration{0, ms, 50 * ms, 100 * ms, 101 * ms, 300 * ms, second, 5 * second, 31 * second, 2 * minute, 6 * minute, 31 * minute}
@@ -118,7 +122,7 @@ func (h *historian) step() {
 		"needs a sign-in": func() { srv.needs = rapid.SampledFrom([]string{"", "needs_auth", "pending"}).Draw(h.T, "needs") },
 		"fails for a reason": func() {
 			if srv.state == "failed" {
-				srv.reason = rapid.SampledFrom([]string{"", "spawn EAGAIN", "spawn x ENOENT", "HTTP 404"}).Draw(h.T, "reason")
+				srv.reason = rapid.SampledFrom([]string{"", "spawn EAGAIN", "spawn x ENOENT", "HTTP 404", "token swordfish"}).Draw(h.T, "reason")
 			}
 		},
 		"vanishes": func() {
@@ -158,6 +162,17 @@ func (h *historian) step() {
 		"slow answers": func() {
 			i.readTime = rapid.SampledFrom([]time.Duration{0, ms, second, 40 * second, 4 * minute}).Draw(h.T, "read time")
 		},
+		"is paused":  func() { h.control(true, nil) },
+		"is resumed": func() { h.control(false, nil) },
+		"retry": func() {
+			servers := rapid.SampledFrom([][]string{{}, {name}, {"nobody"}}).Draw(h.T, "servers")
+			h.control(h.paused, servers)
+		},
+		"disk breaks or is mended": func() {
+			if s := h.s.files; s.broken || !h.paused { // a pause that cannot be read is none
+				s.broken = !s.broken
+			}
+		},
 		"second copy":      func() { h.s.note("%s: a second copy is loaded", i.dir); i.reload() },
 		"disposal":         func() { h.dispose(i); h.recreate(i) },
 		"clock jumps back": func() { h.s.sleep(-time.Hour) },
@@ -179,6 +194,53 @@ func (h *historian) step() {
 	kind := rapid.OneOf(rapid.SampledFrom([]string{"time passes", "prompt", "crash"}), rapid.SampledFrom(kinds)).Draw(h.T, "what")
 	actions[kind]()
 	h.s.pass(0)
+	h.checkStates()
+}
+
+// control tells every instance something, as pause, resume and retry do.
+func (h *historian) control(paused bool, retry []string) {
+	h.paused = paused && !h.s.files.broken
+	if h.s.files.broken {
+		return
+	}
+	if retry != nil {
+		h.retried = max(h.s.now.Add(h.s.wall).UnixMilli(), h.retried+1)
+		h.retry = retry
+		for _, i := range h.s.instances {
+			for name, server := range i.servers {
+				if len(retry) == 0 || slices.Contains(retry, name) {
+					server.reset(h.s.now)
+					server.parked = false // it may be given up, and announced, once more
+				}
+			}
+		}
+	}
+	text, err := json.Marshal(object{"paused": paused, "retry": object{"at": h.retried, "servers": append([]string{}, h.retry...)}})
+	if err != nil {
+		h.Fatal(err)
+	}
+	h.s.files.write("control.json", string(text))
+	h.s.pausedAt = time.Time{}
+	if h.paused {
+		h.s.pausedAt = h.s.now
+	}
+}
+
+// checkStates looks at what is told of the instances: no more files than there are of
+// them, small ones, and of none that is disposed.
+func (h *historian) checkStates() {
+	states := h.s.files.states()
+	if len(states) > len(h.s.instances) {
+		h.s.violated("rule 18: %d state files of %d instances", len(states), len(h.s.instances))
+	}
+	for name, content := range states {
+		if len(content) > 2000 || strings.Contains(content, "swordfish") {
+			h.s.violated("rule 18: %s is %s", name, content)
+		}
+	}
+	for _, i := range h.s.instances {
+		i.saved() // that it is JSON
+	}
 }
 
 // settle ends a connect that hangs, and the habit.
@@ -217,6 +279,8 @@ func (h *historian) recreate(i *instance) {
 func (h *historian) recover() {
 	s := h.s
 	s.note("from here on, everything can be reached")
+	s.files.broken = false
+	h.control(false, nil)
 	for _, i := range s.instances {
 		i.answer, i.readTime = nil, ms
 		for _, server := range i.servers {
@@ -289,6 +353,9 @@ func (h *historian) end() {
 	}
 	if n := h.s.pluginTimers(); n != 0 {
 		h.s.violated("rule 7: %d timers are left", n)
+	}
+	if left := h.s.files.states(); len(left) != 0 && !h.s.files.broken || len(h.s.files.watchers) != 0 {
+		h.s.violated("rule 18: %v and %d watchers are left", left, len(h.s.files.watchers))
 	}
 	if left := h.s.run(`globalThis[Symbol.for("mcp-reconnect/1")]`); !goja.IsUndefined(left) {
 		h.s.violated("rule 6: the registry is left")

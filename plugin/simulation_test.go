@@ -31,7 +31,9 @@ type simulation struct {
 	instances []*instance
 	most      int // most connects that ever were in flight
 	history   []string
-	broken    []string // the rules that were violated
+	broken    []string  // the rules that were violated
+	files     *files    // of the data directory
+	pausedAt  time.Time // when reconnecting was paused; zero if it is not
 }
 
 // An instance is one project directory of the process, with its MCP servers.
@@ -108,7 +110,10 @@ func compile(t rapid.TB, policy Policy) *goja.Program {
 	if p, ok := compiled.Load(string(js)); ok {
 		return p.(*goja.Program)
 	}
-	result := api.Transform(string(js), api.TransformOptions{Format: api.FormatCommonJS})
+	result := api.Transform(string(js), api.TransformOptions{
+		Format: api.FormatCommonJS,
+		Define: map[string]string{"import.meta.url": `"file://` + dataDirectory + `/plugin.js"`},
+	})
 	if len(result.Errors) > 0 {
 		t.Fatal(result.Errors[0].Text)
 	}
@@ -133,8 +138,10 @@ func newSimulation(t rapid.TB, policy Policy) *simulation {
 			s.timers.remove(id)
 		}
 	})
-	s.run(`var module = {exports: {}}; var process = {env: {}, argv: ["bun", "serve"], cwd: () => "/"}; var console = new Proxy({}, {get() { throw new Error("console") }})`)
+	s.run(`var module = {exports: {}}; var process = {env: {API_KEY: "swordfish"}, argv: ["bun", "serve"], cwd: () => "/", pid: 4242, kill(pid) { if (pid !== 4242 && pid !== 4243) throw Object.assign(new Error("kill"), {code: "ESRCH"}) }}; var console = new Proxy({}, {get() { throw new Error("console") }})`)
 	s.run(hostObjects)
+	s.files = newFiles(s)
+	s.vm.Set("require", s.files.require)
 	if _, err := s.vm.RunProgram(compile(t, policy)); err != nil {
 		t.Fatal(err)
 	}
@@ -409,6 +416,9 @@ func (i *instance) connect(name string, later func(time.Duration, func(func(any)
 	}
 	if s.state != "failed" {
 		sim.violated("rules 1 and 3: connect to %s, which is %s", name, s.state)
+	}
+	if !sim.pausedAt.IsZero() {
+		sim.violated("rule 19: connect to %s, %v after the pause", name, sim.now.Sub(sim.pausedAt))
 	}
 	if s.inFlight {
 		sim.violated("rule 5: a second connect to %s while one is pending", name)

@@ -5,6 +5,7 @@
 //   host.status()          a Map of server name -> {state, error}, or undefined for "no answer"
 //   host.connect(name)     settles when the attempt is over; what it settles to does not count
 //   host.say(level, text, variant)  one line for people; worth a toast if it has a variant
+//   host.url               of the server, for people, or null
 //   host.closed            set by the engine when nothing may be said any more
 //
 // and tells it what happens through the functions of createEngine's result.
@@ -14,8 +15,8 @@
 //   waiting   a timer is set for its next try
 //   trying    from that timer to the status read that shows what came of it
 //   parked    given up: tried every probe-interval while in use, or on a prompt
-//   dormant   no timer: the instance is idle, or the status could not be read; the
-//             next status that is read plans anew
+//   dormant   no timer: the instance is idle or paused, or the status could not be
+//             read; the next status that is read plans anew
 //   up        connected again, not yet for stable-after: its count of tries lives on
 //   aside     neither failed nor connected, so none of our business: nothing is planned
 //
@@ -26,6 +27,7 @@ const WAKE_GAP = 60_000 // a parked server is woken once in this time (rule 13)
 const READ_LIMIT = 180_000 // a status read that takes longer is given up (rule 16)
 const SLEEP = 30_000 // a timer this late means that the machine slept (rule 14)
 const MISSING_TRIES = 3 // for a command that does not exist (rule 15)
+const SAVE_DELAY = 100 // what changes within this time is written at once (rule 18)
 
 const OVERLOADED = /\b(EAGAIN|EMFILE|ENFILE|ENOMEM)\b/
 const MISSING = /\b(ENOENT|EACCES)\b.*spawn|spawn.*\b(ENOENT|EACCES)\b|Executable not found/
@@ -141,6 +143,12 @@ function createEngine(directory, host) {
   let pollTimer = null // set while started and in use, between two reads
   let reading = null // the read under way
   let nextRead = null // the one that will start when that one ends
+  const store = openStore(directory)
+  const seen = new Map() // name -> {state, error, since}: the last status, for people
+  let saveTimer = null // set while something is to be written
+  let paused = false // nothing is planned (rule 19)
+  let retriedAt = 0 // of the last retry that was asked for
+  let stopWatching = () => {}
 
   // -- Time. Timers keep no process alive (rule 7), and no error leaves one (rule 8).
 
@@ -202,6 +210,7 @@ function createEngine(directory, host) {
   }
 
   async function readNow() {
+    steer()
     cancel(pollTimer)
     let limit
     const givenUp = new Promise((resolve) => (limit = after(READ_LIMIT, resolve)))
@@ -223,6 +232,7 @@ function createEngine(directory, host) {
   }
 
   function observe(answer) {
+    show(answer)
     for (const s of servers.values()) if (s.phase !== "trying") judge(s, answer.get(s.name))
     for (const [name, { state, error }] of answer) {
       if (state !== "failed" || servers.has(name) || !concerns(name)) continue
@@ -260,15 +270,20 @@ function createEngine(directory, host) {
 
   function move(s, phase, delay) {
     cancel(s.timer)
+    changed()
+    s.dueAt = undefined
+    if (delay === undefined) return (s.phase = phase)
+    if (paused) return (s.phase = "dormant")
     s.phase = phase
-    if (delay === undefined) return
     const gap = (triedAt.get(s.name) ?? -Infinity) + SETTINGS.firstDelay - now()
+    s.dueAt = now() + Math.max(delay, gap)
     s.timer = after(Math.max(delay, gap), () => attempt(s))
   }
 
   function forget(s) {
     cancel(s.timer)
     servers.delete(s.name)
+    changed()
   }
 
   // Plans the next try: after one that failed, after a connection that did not last,
@@ -297,7 +312,7 @@ function createEngine(directory, host) {
       for (;;) {
         const before = await read()
         if (gone) return
-        if (before?.get(s.name)?.state !== "failed") return settle(s, before)
+        if (paused || before?.get(s.name)?.state !== "failed") return settle(s, before)
         if (slot && !slot.released) break
         slots.delete(slot)
         slots.add((slot = requestSlot()))
@@ -360,6 +375,10 @@ function createEngine(directory, host) {
       if (SETTINGS.start === "mcp" && kind !== "mcp") return
       started = true
       host.say("info", `version ${VERSION} is active in ${directory}`)
+      retriedAt = store.control().retry.at // what was asked of others
+      stopWatching = store.watch(steer)
+      steer()
+      changed()
     }
     const s = servers.get(name)
     if (s?.phase === "up") s.aliveAt = now() // it was alive until it said so, or dropped
@@ -368,6 +387,76 @@ function createEngine(directory, host) {
     if (kind !== "mcp" || wasIdle) usedAt = now()
     if (kind === "prompt" || wasIdle) wake()
     if (kind === "prompt" || kind === "mcp" || wasIdle) look()
+  }
+
+  // -- State and control
+
+  // Rule 18: written when something changed.
+  function changed() {
+    if (!gone) saveTimer ??= after(SAVE_DELAY, save)
+  }
+
+  function save() {
+    saveTimer = null
+    store.save({
+      url: host.url,
+      started,
+      paused,
+      retriedAt,
+      servers: [...seen].map(([name, { state, error, since }]) => {
+        const s = servers.get(name)
+        const phase = s?.phase ?? (state === "failed" && !concerns(name) ? "skipped" : "")
+        const times = { since: wall(since), triedAt: wall(triedAt.get(name)), dueAt: wall(s?.dueAt) }
+        return { name, status: state, phase, tries: s?.tries ?? 0, error, ...times }
+      }),
+    })
+  }
+
+  function wall(time) {
+    return time === undefined ? null : Math.round(Date.now() + time - now())
+  }
+
+  function show(answer) {
+    const before = new Map(seen)
+    seen.clear()
+    for (const [name, { state, error }] of answer) {
+      const old = before.get(name)
+      const next = { state: typeof state === "string" ? harmless(state) : "unknown", error: error ? harmless(error) : (old?.error ?? ""), since: now() }
+      if (next.state === old?.state) next.since = old.since
+      if (next.state !== old?.state || next.error !== old.error) changed()
+      seen.set(name, next)
+    }
+    if (seen.size !== before.size) changed()
+  }
+
+  // Rule 19. Called when the file may have changed, and before each status read, so
+  // that a pause counts even where no change is told.
+  function steer() {
+    if (gone) return
+    const control = store.control()
+    if (control.paused !== paused) {
+      paused = control.paused
+      changed()
+      if (paused) {
+        for (const s of servers.values()) if (s.phase === "waiting" || s.phase === "parked") move(s, "dormant")
+      } else {
+        wake()
+        look()
+      }
+    }
+    const { at, servers: names, directory: only } = control.retry
+    if (at <= retriedAt) return
+    retriedAt = at
+    changed()
+    if (only !== undefined && only !== directory) return
+    usedAt = now() // somebody waits for it
+    for (const s of servers.values()) {
+      if (names.length > 0 && !names.includes(s.name)) continue
+      // Not bound to rule 13's minute: it is no loop that asks.
+      Object.assign(s, { tries: 0, announced: false })
+      if (s.phase === "waiting" || s.phase === "parked" || s.phase === "dormant") move(s, "waiting", 0)
+    }
+    look()
   }
 
   // Rule 6: two products would restart each other's servers.
@@ -386,8 +475,10 @@ function createEngine(directory, host) {
     gone = host.closed = true
     for (const timer of timers) clearTimeout(timer)
     timers.clear()
+    stopWatching()
     for (const slot of slots) if (!succeeded || !inFlight(slot)) slot.release()
     servers.clear()
+    store.remove()
     if (shared().engines.get(directory) === engine) shared().engines.delete(directory)
     dropSharedIfUnused()
     return connecting
@@ -408,6 +499,8 @@ function createEngine(directory, host) {
       if (connecting.get(name) === connect) connecting.delete(name)
     })
   }
+  if (shared().engines.size === 0) store.sweep()
   shared().engines.set(directory, engine)
+  save()
   return engine
 }

@@ -10,6 +10,7 @@ function hostOf(input) {
   let refused = false
 
   const host = {
+    url: listener(input.serverUrl).baseUrl ?? null,
     closed: false,
 
     async status() {

@@ -30,6 +30,8 @@ var (
 	frame string
 	//go:embed engine.js
 	engine string
+	//go:embed state.js
+	state string
 	//go:embed opencode1.js
 	openCode1 string
 )
@@ -46,8 +48,8 @@ func Render(w io.Writer, data Data) error {
 	}
 	return parsed().Execute(w, struct {
 		Data
-		Marker, Engine, Host string
-	}{data, Marker, engine, openCode1})
+		Marker, Engine, State, Host string
+	}{data, Marker, engine, state, openCode1})
 }
 
 // scriptJSON encodes v as an expression for a script. json.Marshal escapes

@@ -1,0 +1,181 @@
+package plugin
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dop251/goja"
+)
+
+// dataDirectory is where the plugin of a simulation was installed.
+const dataDirectory = "/data/mcp-reconnect"
+
+// files are what a simulation's plugin sees of Node's built-in modules: a directory
+// in memory that can be read, written and watched, or broken.
+type files struct {
+	sim       *simulation
+	content   map[string]string
+	watchers  map[int]goja.Callable
+	opened    int  // watchers ever
+	broken    bool // nothing can be written, read or watched
+	unseen    bool // no change is told
+	elsewhere bool // the plugin's file is a copy in another directory
+	writes    int  // state files that were written
+}
+
+func newFiles(s *simulation) *files {
+	return &files{sim: s, content: map[string]string{}, watchers: map[int]goja.Callable{}}
+}
+
+// require is Node's, for the modules that the plugin imports.
+func (f *files) require(module string) goja.Value {
+	vm := f.sim.vm
+	fail := func(code string) { panic(vm.ToValue(object{"code": code, "message": code})) }
+	check := func(ok bool) {
+		if f.broken || !ok {
+			fail("ENOENT")
+		}
+	}
+	exists := func(name string) bool { _, ok := f.content[name]; return ok }
+	options := func(call goja.FunctionCall, n int) *goja.Object { return call.Argument(n).ToObject(vm) }
+	modules := map[string]object{
+		"node:os":   {"hostname": func() string { return "here" }},
+		"node:path": {"join": path.Join, "dirname": path.Dir, "basename": path.Base},
+		"node:url": {"fileURLToPath": func(url string) string {
+			if f.elsewhere {
+				return "/home/ann/plugins/plugin.js"
+			}
+			return strings.TrimPrefix(url, "file://")
+		}},
+		"node:crypto": {"createHash": func(string) object {
+			var text string
+			digest := object{"digest": func(string) string { sum := sha256.Sum256([]byte(text)); return hex.EncodeToString(sum[:]) }}
+			return object{"update": func(t string) object { text = t; return digest }}
+		}},
+		"node:fs": {
+			"mkdirSync": func() { check(true) },
+			"lstatSync": func(string) object { check(true); return object{"isSymbolicLink": func() bool { return false }} },
+			"chmodSync": func(name string, mode int) { check(exists(name) && mode == 0o600) },
+			"writeFileSync": func(call goja.FunctionCall) goja.Value {
+				name := call.Argument(0).String()
+				check(!exists(name) && options(call, 2).Get("mode").ToInteger() == 0o600 && options(call, 2).Get("flag").String() == "wx")
+				f.content[name] = call.Argument(1).String()
+				return goja.Undefined()
+			},
+			"renameSync": func(from, to string) {
+				check(exists(from))
+				f.content[to] = f.content[from]
+				delete(f.content, from)
+				f.writes++
+			},
+			"rmSync": func(call goja.FunctionCall) goja.Value {
+				check(options(call, 1).Get("force").ToBoolean())
+				delete(f.content, call.Argument(0).String())
+				return goja.Undefined()
+			},
+			"readFileSync": func(name, encoding string) string { check(exists(name)); return f.content[name] },
+			"readdirSync": func(dir string) []string {
+				check(true)
+				var names []string
+				for name := range f.content {
+					if path.Dir(name) == dir {
+						names = append(names, path.Base(name))
+					}
+				}
+				return names
+			},
+			"watch": func(call goja.FunctionCall) goja.Value {
+				check(call.Argument(0).String() == dataDirectory && !options(call, 1).Get("persistent").ToBoolean())
+				f.opened++
+				id := f.opened
+				f.watchers[id], _ = goja.AssertFunction(call.Argument(2))
+				return vm.ToValue(object{"on": func(string, goja.Value) {}, "unref": func() {}, "close": func() { delete(f.watchers, id) }})
+			},
+		},
+	}
+	return vm.ToValue(modules[module])
+}
+
+// write replaces a file of the data directory, as mcp-reconnect does.
+func (f *files) write(name, content string) {
+	f.sim.note("%s is now %s", name, content)
+	f.content[path.Join(dataDirectory, name)] = content
+	if f.unseen {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(f.watchers)) {
+		if _, err := f.watchers[id](goja.Undefined()); err != nil {
+			f.sim.violated("rule 8: thrown when a file changed: %v", err)
+		}
+	}
+}
+
+// states returns the state files.
+func (f *files) states() map[string]string {
+	found := map[string]string{}
+	for name, content := range f.content {
+		if path.Dir(name) == dataDirectory+"/state" {
+			found[path.Base(name)] = content
+		}
+	}
+	return found
+}
+
+// A savedState is what the tests look at in a state file.
+type savedState struct {
+	Format    int
+	Version   string
+	Pid       int
+	Host      string
+	Directory string
+	URL       *string
+	Started   bool
+	Paused    bool
+	RetriedAt int64
+	Servers   []savedServer
+}
+
+type savedServer struct {
+	Name, Status, Phase, Error string
+	Tries                      int
+	Since, TriedAt, DueAt      *int64
+}
+
+// saved returns what the plugin says of an instance; nil where it says nothing.
+func (i *instance) saved() *savedState {
+	i.sim.t.Helper()
+	var found *savedState
+	for name, content := range i.sim.files.states() {
+		var state savedState
+		if err := json.Unmarshal([]byte(content), &state); err != nil {
+			i.sim.violated("rule 18: %s is not JSON: %v", name, err)
+		}
+		if state.Directory == i.dir && state.Pid == 4242 {
+			found = &state
+		}
+	}
+	return found
+}
+
+// server returns what the plugin says of a server, which is nothing if it has not seen it.
+func (s *savedState) server(name string) savedServer {
+	if s != nil {
+		for _, server := range s.Servers {
+			if server.Name == name {
+				return server
+			}
+		}
+	}
+	return savedServer{}
+}
+
+// ago returns how long ago a time of a state file was, negative for one to come.
+func (s *simulation) ago(at *int64) time.Duration {
+	return s.now.Add(s.wall).Sub(time.UnixMilli(*at))
+}

@@ -1,0 +1,393 @@
+package plugin
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dop251/goja"
+)
+
+func TestStateIsWrittenWhenLoadedAndRemovedOnDisposal(t *testing.T) { // rule 18
+	s := simulate(t, nil)
+	i := s.load("/p", "a")
+	state := i.saved()
+	if state == nil || state.Format != 1 || state.Version != Version || state.Host != "here" || state.Started || len(state.Servers) != 0 {
+		t.Fatalf("loaded: %+v", state)
+	}
+	if n := s.pluginTimers() + len(s.files.watchers); n != 0 { // rule 2
+		t.Errorf("unused, and yet %d timers and watchers", n)
+	}
+	i.prompt()
+	s.pass(2 * second)
+	if state := i.saved(); !state.Started || state.server("a").Status != "connected" {
+		t.Errorf("in use: %+v", state)
+	}
+	i.hook("dispose")
+	if left := s.files.states(); len(left) != 0 || len(s.files.watchers) != 0 {
+		t.Errorf("after disposal there are %v and %d watchers", left, len(s.files.watchers))
+	}
+}
+
+func TestStateNamesTheListenerAlone(t *testing.T) {
+	for url, want := range map[string]string{
+		"http://localhost:4096/": "", // there is none
+		"http://127.0.0.1:7/":    "http://127.0.0.1:7",
+		"http://0.0.0.0:7/":      "http://127.0.0.1:7",
+	} {
+		s := simulate(t, nil)
+		i := s.load("/p", "a")
+		i.serverURL = url
+		i.reload()
+		if got := i.saved().URL; want == "" && got != nil || want != "" && (got == nil || *got != want) {
+			t.Errorf("%s: %v", url, got)
+		}
+	}
+}
+
+// TestStateShowsEachPhase follows servers through all that may become of them.
+func TestStateShowsEachPhase(t *testing.T) {
+	s := simulate(t, func(p *Policy) { p.MaxAttempts = 2; p.Skip = []string{"not-*"} })
+	i := s.load("/p", "broken", "crashing", "off", "locked", "not-mine", "slow")
+	i.servers["broken"].up, i.servers["not-mine"].up, i.servers["slow"].up = false, false, false
+	i.servers["off"].state = "disabled"
+	i.servers["locked"].needs = "needs_auth"
+	want := func(name, status, phase string, tries int) savedServer {
+		t.Helper()
+		got := i.saved().server(name)
+		if got.Status != status || got.Phase != phase || got.Tries != tries {
+			t.Errorf("at %v %s is %+v, want %s, %q, %d tries", s.since(), name, got, status, phase, tries)
+		}
+		return got
+	}
+	i.prompt()
+	s.pass(400 * ms) // the first try, and the state
+	waiting := want("broken", "failed", "waiting", 1)
+	if s.ago(waiting.DueAt) > 0 || s.ago(waiting.DueAt) < -second || s.ago(waiting.TriedAt) > 400*ms {
+		t.Errorf("tried %v ago, and due in %v", s.ago(waiting.TriedAt), -s.ago(waiting.DueAt))
+	}
+	want("crashing", "connected", "", 0)
+	want("off", "disabled", "", 0)
+	want("locked", "needs_auth", "", 0)
+	want("not-mine", "failed", "skipped", 0)
+
+	i.servers["slow"].takes = 5 * second
+	s.pass(1500 * ms)
+	want("slow", "failed", "trying", 2)
+	i.crash("crashing")
+	s.pass(second)
+	up := want("crashing", "connected", "up", 1)
+	if up.Error != "Connection closed" || up.DueAt != nil {
+		t.Errorf("the last error is %q, and a try is due at %v", up.Error, up.DueAt)
+	}
+	parked := want("broken", "failed", "parked", 2)
+	if due := -s.ago(parked.DueAt); due < 4*minute || due > 5*minute {
+		t.Errorf("the probe is due in %v", due)
+	}
+	if since := s.ago(parked.Since); since < 2*second || since > 3*second {
+		t.Errorf("failed since %v", since)
+	}
+	i.servers["broken"].state = "needs_client_registration"
+	s.pass(31 * second)
+	want("broken", "needs_client_registration", "aside", 2)
+	s.pass(minute)
+	want("crashing", "connected", "", 0)
+	i.servers["slow"].up = true
+	s.pass(10 * minute)
+	want("slow", "connected", "", 0)
+	i.servers["slow"].up = false
+	i.fail("slow")
+	s.pass(31 * minute) // idle
+	if got := i.saved().server("slow"); got.Phase != "dormant" || got.DueAt != nil {
+		t.Errorf("idle: %+v", got)
+	}
+	delete(i.servers, "off")
+	i.prompt()
+	s.pass(2 * second)
+	want("off", "", "", 0)
+}
+
+func TestStateHoldsNoSecrets(t *testing.T) {
+	s := simulate(t, nil)
+	i := s.load("/p", "a")
+	const token = "tok3n-abcdefgh1jklmnop-12345"
+	for said, want := range map[string]string{
+		"Connection closed": "Connection closed",
+		"spawn /usr/local/bin/mcp-server-filesystem ENOENT":     "spawn /usr/local/bin/mcp-server-filesystem ENOENT",
+		"Unable to connect to https://mcp.example.com:8443/sse": "Unable to connect to https://mcp.example.com:8443/sse",
+		"https://ann:hunter2@example.com/mcp":                   "https://…@example.com/mcp",
+		"https://example.com/mcp?api_key=abc&x=1 refused":       "https://example.com/mcp?… refused",
+		"https://example.com/mcp/" + token:                      "https://example.com/mcp/…",
+		"Authorization: Bearer abc.def":                         "Authorization: … …",
+		"header bearer abc.def, refused":                        "header bearer …, refused",
+		`{"apiKey":"abc","token": "d"}`:                         `{"apiKey":"…","token": "…"}`,
+		"npx thing --api-key abc --verbose":                     "npx thing --api-key … --verbose",
+		"GITHUB_TOKEN=abc DEBUG=1":                              "GITHUB_TOKEN=… DEBUG=1",
+		"invalid token swordfish":                               "invalid token …", // the value of a variable
+		"got " + token:                                          "got …",
+		"\x1b[2Jred\u202e\r\n":                                  " [2Jred ",
+		strings.Repeat("é🙂", 400):                               strings.Repeat("é🙂", 100),
+	} {
+		i.servers["a"].state, i.servers["a"].reason, i.servers["a"].up = "failed", said, false
+		i.prompt()
+		s.pass(5 * second)
+		if got := i.saved().server("a").Error; got != want {
+			t.Errorf("%q is told as %q, want %q", said, got, want)
+		}
+	}
+}
+
+// TestStateStaysSmall lets two servers crash all the time for a month.
+func TestStateStaysSmall(t *testing.T) {
+	s := simulate(t, nil)
+	i := s.load("/p", "a", "broken")
+	i.servers["broken"].up = false
+	most := 0
+	for day := range 30 {
+		i.prompt()
+		for n := range 20 {
+			i.servers["broken"].reason = fmt.Sprint("for reason ", day, n)
+			i.crash("a")
+			s.pass(71 * second)
+			for _, content := range s.files.states() {
+				most = max(most, len(content))
+			}
+		}
+		s.pass(23 * time.Hour)
+	}
+	if n := len(s.files.content); n != 1 || most > 1000 {
+		t.Errorf("%d files, of at most %d bytes", n, most)
+	}
+}
+
+// TestEventsAreOneWrite is rule 10's for the state.
+func TestEventsAreOneWrite(t *testing.T) {
+	s := simulate(t, nil)
+	i := s.load("/p", "a")
+	i.prompt()
+	s.pass(10 * second)
+	before := s.files.writes
+	for range 10_000 {
+		i.event("mcp.tools.changed", object{"server": "a"})
+	}
+	i.prompt()
+	s.pass(10 * minute)
+	if n := s.files.writes - before; n > 1 {
+		t.Errorf("%d writes, though nothing changed", n)
+	}
+}
+
+func TestWhatDeadProcessesLeftIsRemoved(t *testing.T) {
+	s := simulate(t, nil)
+	const hash = "-0123456789abcdef"
+	for name, content := range map[string]string{
+		"7" + hash + ".json":    `{"host":"here"}`,
+		".7" + hash + ".tmp":    `{"ho`,
+		"8" + hash + ".json":    `{"host":"elsewhere"}`,
+		"9" + hash + ".json":    `{"ho`,
+		"4243" + hash + ".json": `{"host":"here"}`, // lives
+		"notes.txt":             "",
+	} {
+		s.files.content[dataDirectory+"/state/"+name] = content
+	}
+	s.load("/p", "a")
+	for name, stays := range map[string]bool{"7" + hash + ".json": false, ".7" + hash + ".tmp": false,
+		"8" + hash + ".json": true, "9" + hash + ".json": true, "4243" + hash + ".json": true, "notes.txt": true} {
+		if _, there := s.files.states()[name]; there != stays {
+			t.Errorf("%s is there: %t, want %t", name, there, stays)
+		}
+	}
+}
+
+// TestBrokenDiskChangesNothing: rule 18 is for people; the servers come back without.
+func TestBrokenDiskChangesNothing(t *testing.T) {
+	s := simulate(t, nil)
+	s.files.broken = true
+	i := s.load("/p", "a")
+	i.prompt()
+	s.pass(10 * second)
+	i.crash("a")
+	s.pass(second)
+	i.mustBe("connected", "a")
+	i.hook("dispose")
+}
+
+// TestCopyElsewhereKeepsNoState: somebody's own copy of the file does not litter.
+func TestCopyElsewhereKeepsNoState(t *testing.T) {
+	s := simulate(t, nil)
+	s.files.elsewhere = true
+	i := s.load("/p", "a")
+	i.prompt()
+	s.pass(10 * second)
+	i.crash("a")
+	s.pass(second)
+	i.mustBe("connected", "a")
+	if len(s.files.content) != 0 || s.files.opened != 0 {
+		t.Errorf("%d files and %d watchers", len(s.files.content), s.files.opened)
+	}
+}
+
+func TestPauseAndResume(t *testing.T) { // rule 19
+	for _, unseen := range []bool{false, true} { // where no change is told, the next read finds it
+		s := simulate(t, func(p *Policy) { p.PollInterval = second })
+		s.files.unseen = unseen
+		i := s.load("/p", "a", "b")
+		i.servers["b"].up = false
+		i.prompt()
+		s.pass(10 * second)
+		s.files.write("control.json", `{"paused":true}`)
+		s.pass(second)
+		if state := i.saved(); !state.Paused || state.server("b").Phase != "dormant" {
+			t.Errorf("paused: %+v", state)
+		}
+		before := len(i.servers["b"].tried)
+		i.servers["b"].up = true
+		i.crash("a")
+		i.prompt()
+		s.pass(minute)
+		i.mustBe("failed", "a", "b")
+		if n := len(i.servers["a"].tried) + len(i.servers["b"].tried); n != before {
+			t.Errorf("paused, and yet %d tries", n-before)
+		}
+		s.files.write("control.json", `{"paused":false}`)
+		s.pass(second + 250*ms)
+		i.mustBe("connected", "a", "b")
+		if i.saved().Paused {
+			t.Error("still paused")
+		}
+	}
+}
+
+func TestPauseSurvivesRestarts(t *testing.T) {
+	s := simulate(t, nil)
+	s.files.write("control.json", `{"paused":true,"retry":{"at":1,"servers":[]}}`)
+	i := s.load("/p", "a")
+	i.servers["a"].up = false
+	i.prompt()
+	s.pass(minute)
+	if n := len(i.servers["a"].tried); n != 0 || !i.saved().Paused {
+		t.Errorf("%d tries; %+v", n, i.saved())
+	}
+}
+
+// TestPauseDuringATry: what was begun ends; what waits for its slot or its status does not begin.
+func TestPauseDuringATry(t *testing.T) {
+	s := simulate(t, func(p *Policy) { p.Concurrency = 1 })
+	i := s.load("/p", "a", "b")
+	for _, name := range []string{"a", "b"} {
+		i.servers[name].up, i.servers[name].takes = false, 10*second
+	}
+	i.prompt()
+	s.pass(5 * second)
+	s.files.write("control.json", `{"paused":true}`)
+	s.pass(10 * minute)
+	if n := len(i.servers["a"].tried) + len(i.servers["b"].tried); n != 1 {
+		t.Errorf("%d tries, want the one that was under way", n)
+	}
+	if state := i.saved(); state.server("a").Phase != "dormant" || state.server("b").Phase != "dormant" {
+		t.Errorf("%+v", state)
+	}
+}
+
+func TestRetryTriesNow(t *testing.T) { // rule 19
+	s := simulate(t, func(p *Policy) { p.MaxAttempts = 1 })
+	used, unused, other := s.load("/used", "a", "b"), s.load("/unused", "a", "b"), s.load("/other", "a", "b")
+	for _, i := range []*instance{used, unused, other} {
+		i.servers["a"].up, i.servers["b"].up = false, false
+	}
+	tries := func() string {
+		var all []string
+		for _, i := range []*instance{used, unused, other} {
+			all = append(all, fmt.Sprintf("%d+%d", len(i.servers["a"].tried), len(i.servers["b"].tried)))
+		}
+		return strings.Join(all, " ")
+	}
+	used.prompt()
+	other.prompt()
+	s.pass(31 * minute) // parked and idle
+	last := tries()
+	at := int64(0)
+	retry := func(rest string) {
+		at = s.now.UnixMilli()
+		s.files.write("control.json", fmt.Sprintf(`{"paused":false,"retry":{"at":%d,%s}}`, at, rest))
+	}
+	for _, tt := range []struct{ retry, adds string }{
+		{`"servers":[]`, "1+1 0+0 1+1"},
+		{`"servers":["a"]`, "1+0 0+0 1+0"}, // at once, though it was woken a moment ago
+		{`"servers":["b"],"directory":"/used"`, "0+1 0+0 0+0"},
+		{`"servers":["c"]`, "0+0 0+0 0+0"},
+		{`"servers":["a","b"],"directory":"/unused"`, "0+0 0+0 0+0"}, // rule 2
+		{`"servers":"a"`, "1+1 0+0 1+1"},                             // as none, malformed
+	} {
+		retry(tt.retry)
+		s.pass(second)
+		var want []string
+		for n, was := range strings.Fields(last) {
+			var a, b, da, db int
+			fmt.Sscanf(was, "%d+%d", &a, &b)
+			fmt.Sscanf(strings.Fields(tt.adds)[n], "%d+%d", &da, &db)
+			want = append(want, fmt.Sprintf("%d+%d", a+da, b+db))
+		}
+		if last = tries(); last != strings.Join(want, " ") {
+			t.Errorf("%s: %s tries, want %s", tt.retry, last, want)
+		}
+		if used.saved().RetriedAt != at || unused.saved().RetriedAt != 0 {
+			t.Errorf("%s: seen at %d and %d, want %d", tt.retry, used.saved().RetriedAt, unused.saved().RetriedAt, at)
+		}
+	}
+	// What was asked of others is not done again by who comes later.
+	unused.prompt()
+	s.pass(10 * second)
+	if last = tries(); !strings.Contains(last, " 1+1 ") {
+		t.Errorf("who came later made %s tries", last)
+	}
+}
+
+func TestRetryForgetsBackOff(t *testing.T) {
+	s := simulate(t, nil)
+	i := s.load("/p", "a")
+	i.servers["a"].up = false
+	i.prompt()
+	s.pass(25 * second) // the next try is far
+	i.servers["a"].up = true
+	s.files.write("control.json", fmt.Sprintf(`{"retry":{"at":%d}}`, s.now.UnixMilli()))
+	s.pass(200 * ms)
+	i.mustBe("connected", "a")
+	if n := len(i.log); n == 0 || !strings.Contains(i.log[n-1], "a is back (1 try, ") {
+		t.Errorf("the log ends with %q", i.log[n-1])
+	}
+}
+
+func TestGarbageAsControlIsNothing(t *testing.T) {
+	s := simulate(t, nil)
+	i := s.load("/p", "a")
+	i.prompt()
+	s.pass(10 * second)
+	for _, content := range []string{"", "{", "null", "3", `"x"`, "[]", `{"paused":"yes"}`, `{"paused":1,"retry":7}`, `{"retry":{"at":"x","servers":{}}}`,
+		`{"retry":{"at":-1}}`, `{"retry":{"at":0,"servers":[{}]}}`, `{"retry":null}`, strings.Repeat("[", 100_000)} {
+		s.files.write("control.json", content)
+		i.crash("a")
+		s.pass(2 * minute)
+		i.mustBe("connected", "a")
+	}
+}
+
+func TestStateOfTheNewestCopy(t *testing.T) { // rule 6
+	s := simulate(t, nil)
+	i := s.load("/p", "a")
+	i.prompt()
+	s.pass(10 * second)
+	i.reload()
+	if state := i.saved(); state == nil || state.Started || len(s.files.watchers) != 0 {
+		t.Errorf("a new copy: %+v, %d watchers", state, len(s.files.watchers))
+	}
+	i.prompt()
+	s.pass(10 * second)
+	if state := i.saved(); !state.Started || len(s.files.watchers) != 1 || len(s.files.content) != 1 {
+		t.Errorf("in use: %+v, %d watchers, %d files", state, len(s.files.watchers), len(s.files.content))
+	}
+	if left := s.run(`globalThis[Symbol.for("mcp-reconnect/1")].engines.size`); left.ToInteger() != 1 || goja.IsUndefined(left) {
+		t.Errorf("%v engines", left)
+	}
+}

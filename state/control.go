@@ -1,0 +1,138 @@
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rogpeppe/go-internal/lockedfile"
+
+	"github.com/mcp-reconnect/mcp-reconnect/internal/atomicfile"
+)
+
+// ErrForeign is in the chain of an error about a control file that is not ours. It
+// was left alone.
+var ErrForeign = errors.New("not a file of mcp-reconnect")
+
+// ErrNotInstalled says that there is no plugin to tell anything.
+var ErrNotInstalled = errors.New("the plugin is not installed")
+
+// Control is what running plugins are told (rule 19).
+type Control struct {
+	Paused bool  `json:"paused"` // nothing is reconnected, also after a restart
+	Retry  Retry `json:"retry"`
+}
+
+// A Retry asks for servers to be tried at once, with a new count of tries.
+type Retry struct {
+	At        int64    `json:"at"`                  // when it was asked for, in milliseconds since 1970; 0 for never
+	Servers   []string `json:"servers"`             // none means all
+	Directory string   `json:"directory,omitempty"` // of the instance, as it calls itself; "" means all
+}
+
+// retrySpacing is the least time between two retries: the plugins see what is in the
+// file, and would miss one that is replaced before they look.
+const retrySpacing = 250 * time.Millisecond
+
+// ReadControl returns what the plugins in dir are told. Nothing there means nothing.
+func ReadControl(dir string) (Control, error) {
+	c := Control{Retry: Retry{Servers: []string{}}}
+	path := controlPath(dir)
+	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return c, nil // the plugin does not follow it either, and writing replaces it
+	}
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	if err != nil {
+		return c, fmt.Errorf("reading what the plugins are told: %w", err)
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(content, &fields) != nil || fields["paused"] == nil || json.Unmarshal(content, &c) != nil {
+		return Control{}, fmt.Errorf("%s: %w", path, ErrForeign)
+	}
+	return c, nil
+}
+
+// SetPaused pauses or resumes the plugins in dir, and reports whether that changed anything.
+func SetPaused(dir string, paused bool) (changed bool, err error) {
+	err = update(dir, func(c *Control) bool {
+		changed = c.Paused != paused
+		c.Paused = paused
+		return changed
+	})
+	return changed, err
+}
+
+// RequestRetry asks the plugins in dir to try servers now, and returns the Retry's At.
+// It takes up to a quarter of a second if there has just been another one.
+func RequestRetry(dir string, servers []string, directory string) (at time.Time, err error) {
+	err = update(dir, func(c *Control) bool {
+		last := time.UnixMilli(c.Retry.At)
+		now := time.Now()
+		if wait := last.Add(retrySpacing).Sub(now); wait > 0 && wait <= retrySpacing {
+			time.Sleep(wait)
+			now = time.Now()
+		}
+		// It grows even where the clock was set back, or plugins would not see it.
+		c.Retry = Retry{max(now.UnixMilli(), c.Retry.At+1), append([]string{}, servers...), directory}
+		at = time.UnixMilli(c.Retry.At)
+		return true
+	})
+	return at, err
+}
+
+func controlPath(dir string) string { return filepath.Join(dir, "control.json") }
+
+// update changes the control file, one process at a time.
+func update(dir string, change func(*Control) bool) error {
+	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s: %w", dir, ErrNotInstalled)
+		}
+		return fmt.Errorf("telling the plugins: %w", err)
+	}
+	unlock, err := lock(filepath.Join(dir, "control.lock"))
+	if err != nil {
+		return fmt.Errorf("telling the plugins: %w", err)
+	}
+	defer unlock()
+	c, err := ReadControl(dir)
+	if err != nil {
+		return err
+	}
+	if !change(&c) {
+		return nil
+	}
+	content, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Write(controlPath(dir), append(content, '\n')); err != nil {
+		return fmt.Errorf("telling the plugins: %w", err)
+	}
+	return nil
+}
+
+// lock takes a lock file, which has the mode of all our files. It stays: to remove
+// one is to let two processes hold it.
+func lock(path string) (unlock func(), err error) {
+	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(f.Chmod(0o600), f.Close()); err != nil {
+		return nil, err
+	}
+	return lockedfile.MutexAt(path).Lock()
+}

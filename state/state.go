@@ -1,0 +1,171 @@
+// Package state is the Go side of engine.md's rules 18 and 19: it reads what running
+// plugins say of themselves, and writes what they are told. It never talks to
+// OpenCode, and never touches a file that is neither theirs nor its own.
+package state
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/mcp-reconnect/mcp-reconnect/internal/process"
+)
+
+// format is the newest format of a state file that this package knows.
+const format = 1
+
+// sizeLimit is more than any plugin writes, in bytes.
+const sizeLimit = 4 << 20
+
+// An Instance is one project directory in one running OpenCode.
+type Instance struct {
+	Pid       int    // of the OpenCode process
+	Version   string // of the plugin that it has loaded
+	Directory string
+	URL       string    // of the OpenCode server, "" where it does not listen
+	Started   bool      // it is in use: the plugin looks after its servers
+	Paused    bool      // the plugin obeys a pause
+	RetriedAt time.Time // Retry.At of the last retry that the plugin saw, zero for none
+	Servers   []Server  // in the order in which OpenCode lists them; none before the first status
+}
+
+// A Server is what a plugin knows of an MCP server.
+type Server struct {
+	Name   string
+	Status string // what OpenCode says: connected, failed, disabled, needs_auth, …
+	// Phase is where the plugin is with a server that it has seen to fail: waiting,
+	// trying, parked, dormant, up or aside; skipped for a failed one that it was told
+	// to leave alone; "" for any other.
+	Phase   string
+	Tries   int       // in this outage
+	Error   string    // the last one, without secrets, at most 200 characters
+	Since   time.Time // when it got its status
+	TriedAt time.Time // when it was tried last, zero for never
+	DueAt   time.Time // when it will be tried next, zero if that is not planned
+}
+
+// Instances are what was found, in the order of their processes and directories.
+type Instances struct {
+	List []Instance
+	// Newer and Elsewhere count the files that were left alone: of a newer version, and of
+	// another machine or container that shares the directory.
+	Newer, Elsewhere int
+}
+
+// fileName is the name of a state file or, with a dot, of one on its way.
+var fileName = regexp.MustCompile(`^(\.?)([0-9]{1,10})-[0-9a-f]{16}\.(json|tmp)$`)
+
+// Read returns the instances that use the plugin in dir, which is plugin.Location's
+// Dir. State of processes that are no more is removed. Files that are half-written,
+// broken or somebody else's are passed over.
+func Read(dir string) (Instances, error) {
+	found := Instances{List: []Instance{}}
+	states := filepath.Join(dir, "state")
+	// Lstat: a symbolic link there is not ours to follow.
+	if info, err := os.Lstat(states); errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+		return found, nil
+	}
+	entries, err := os.ReadDir(states)
+	if err != nil {
+		return found, fmt.Errorf("reading the state: %w", err)
+	}
+	host, _ := os.Hostname()
+	for _, entry := range entries {
+		name := fileName.FindStringSubmatch(entry.Name())
+		if name == nil || !entry.Type().IsRegular() {
+			continue
+		}
+		pid, _ := strconv.Atoi(name[2])
+		path := filepath.Join(states, entry.Name())
+		f, written, err := readFile(path)
+		switch {
+		case err != nil || name[1] == ".":
+			// Broken, or on its way: nobody will mend or move it if its process is gone.
+			if !written.IsZero() && !process.RanAt(pid, written) {
+				os.Remove(path)
+			}
+		case f.Format > format:
+			found.Newer++
+		case f.Host != host:
+			found.Elsewhere++
+		case !process.RanAt(pid, written):
+			os.Remove(path)
+		case f.Pid == pid && f.Format == format:
+			found.List = append(found.List, f.instance())
+		}
+	}
+	slices.SortFunc(found.List, func(a, b Instance) int {
+		return cmp.Or(cmp.Compare(a.Pid, b.Pid), cmp.Compare(a.Directory, b.Directory))
+	})
+	return found, nil
+}
+
+// A file is a state file as template/state.js writes it. Times are in milliseconds.
+type file struct {
+	Format    int
+	Version   string
+	Pid       int
+	Host      string
+	Directory string
+	URL       string
+	Started   bool
+	Paused    bool
+	RetriedAt float64
+	Servers   []struct {
+		Name, Status, Phase   string
+		Tries                 int
+		Error                 string
+		Since, TriedAt, DueAt float64
+	}
+}
+
+func (f file) instance() Instance {
+	i := Instance{
+		Pid: f.Pid, Version: f.Version, Directory: f.Directory, URL: f.URL,
+		Started: f.Started, Paused: f.Paused, RetriedAt: timeOf(f.RetriedAt), Servers: []Server{},
+	}
+	for _, s := range f.Servers {
+		i.Servers = append(i.Servers, Server{
+			Name: s.Name, Status: s.Status, Phase: s.Phase, Tries: s.Tries, Error: s.Error,
+			Since: timeOf(s.Since), TriedAt: timeOf(s.TriedAt), DueAt: timeOf(s.DueAt),
+		})
+	}
+	return i
+}
+
+// readFile reads a state file, and says when it was written, or the zero time if
+// it is there no more.
+func readFile(path string) (f file, written time.Time, err error) {
+	r, err := os.Open(path)
+	if err != nil {
+		return f, written, err
+	}
+	defer r.Close()
+	info, err := r.Stat()
+	if err != nil {
+		return f, written, err
+	}
+	content, err := io.ReadAll(io.LimitReader(r, sizeLimit))
+	if err != nil {
+		return f, info.ModTime(), err
+	}
+	return f, info.ModTime(), json.Unmarshal(content, &f)
+}
+
+// timeOf is the time of a JavaScript Date's value, or the zero time for none.
+func timeOf(ms float64) time.Time {
+	const most = 8.64e15 // of a Date
+	if !(ms > 0 && ms <= most) {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(ms))
+}

@@ -97,7 +97,7 @@ func (c subcommand) completion(before []string, word string) completion {
 			return f.completion(name + "=")
 		}
 		return completion{}
-	case c.arguments == nil && len(p.arguments) > 0:
+	case c.arguments == nil && (p.ended || len(p.arguments) > 0):
 		return completion{} // an error already
 	case c.arguments != nil && !flag:
 		var words []candidate

@@ -19,12 +19,8 @@ func answerBash(args []string, commands []subcommand) string {
 	}
 	word := line.words[len(line.words)-1]
 	kept := readBash(strings.TrimSuffix(line.last, args[1])) // by bash
-	skip := 0
-	if len(kept.words) > 0 {
-		skip = len(kept.words[0])
-	}
 	return completionOf(line.words[1:], commands).beginning(word).print(func(c candidate) string {
-		return quoteBash(c.word[skip:], kept.quote)
+		return quoteBash(strings.TrimPrefix(c.word, kept.words[0]), kept.quote)
 	})
 }
 
@@ -87,8 +83,8 @@ func readBash(line string) bashLine {
 	return l
 }
 
-// quoteBash quotes text for a place where the given quote is open. It leaves that
-// open: bash closes it.
+// quoteBash quotes text for a place where the given quote is open. That stays open,
+// for bash to close it, unless text so quoted ends in a quote: bash takes it for closed.
 func quoteBash(text, open string) string {
 	var b strings.Builder
 	for _, r := range text {
@@ -104,5 +100,9 @@ func quoteBash(text, open string) string {
 			b.WriteRune(r)
 		}
 	}
-	return b.String()
+	quoted := b.String()
+	if open != "" && strings.HasSuffix(quoted, open[len(open)-1:]) {
+		quoted += open[len(open)-1:]
+	}
+	return quoted
 }

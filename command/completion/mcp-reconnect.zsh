@@ -20,7 +20,7 @@ _mcp-reconnect() {
     case $kind in
         words) _describe -t values mcp-reconnect lines ;;
         files) _files ;;
-        dirs) _files -/ ;;
+        dirs) _path_files -/ ;; # _files would go on to files where there are none
         *) return 1 ;;
     esac
 }

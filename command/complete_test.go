@@ -198,7 +198,7 @@ func TestFlagsBehindArgumentsAreHonoured(t *testing.T) {
 		{"a --format=json b", "--format=json -- a b"},
 		{"a -format json", "-format json -- a"},
 		{"--all a --zork", "--all --zork -- a"},
-		{"a --help", "--help -- a"},
+		{"a --help", "--help"}, // which takes a for a topic
 		{"a -- --all --", "-- a --all --"},
 		{"-- a --all", "-- a --all"},
 		{"a - b", "-- a - b"},

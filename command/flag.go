@@ -3,6 +3,7 @@ package command
 import (
 	"flag"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -186,8 +187,8 @@ func findFlag(flags []cli.Flag, word string) *flagText {
 // argument for arguments, too.
 func flagsFirst(words []string, flags []cli.Flag) []string {
 	p := parse(words, flags)
-	if p.pending != nil {
-		return p.flags // an argument would become the missing value
+	if p.pending != nil || slices.Contains(p.flags, "--help") || slices.Contains(p.flags, "-h") {
+		return p.flags // an argument would become the missing value, or a topic of the help
 	}
 	return append(append(p.flags, "--"), p.arguments...)
 }

@@ -1,5 +1,5 @@
-# Completion of mcp-reconnect for bash 3.2 and later. The program itself knows what
-# may stand at the cursor, and quotes it; what it does not print, nothing completes.
+# Completion of mcp-reconnect for bash; the one of macOS, 3.2, completes no paths. The
+# program itself knows what may stand at the cursor, and quotes it.
 _mcp_reconnect() {
     local line kind= n
     COMPREPLY=()
@@ -7,10 +7,8 @@ _mcp_reconnect() {
         if [[ -z $kind ]]; then kind=$line; else COMPREPLY+=("$line"); fi
     done <<< "$(command mcp-reconnect __complete bash "${COMP_LINE:0:COMP_POINT}" "$2" 2>/dev/null)"
     case $kind in
-        files)
-            compopt -o default 2>/dev/null || COMPREPLY=() ;;
-        dirs)
-            compopt -o dirnames 2>/dev/null || COMPREPLY=() ;;
+        files) compopt -o default 2>/dev/null ;;
+        dirs) compopt -o dirnames 2>/dev/null ;;
         command)
             for ((n = 1; n < COMP_CWORD; n++)); do
                 [[ ${COMP_WORDS[n]} != -- ]] || break

@@ -81,9 +81,30 @@ func (s System) print(result string) error {
 	return nil
 }
 
+// A subcommand is a command with what it takes besides flags.
+type subcommand struct {
+	*cli.Command
+	// arguments returns what may stand behind the given arguments, for completion.
+	// A command without it takes no arguments.
+	arguments func(given []string) []candidate
+}
+
+// subcommands returns every command, in the order of the help.
+func subcommands(s System, child []string) []subcommand {
+	return []subcommand{
+		{Command: envCommand(s)},
+		{Command: runCommand(s, child)},
+		{Command: renderCommand(s)},
+		completionCommand(s),
+	}
+}
+
 // Main runs the program with its arguments, of which the first is its name, and
 // returns the exit status.
 func Main(args []string, s System) int {
+	if len(args) > 1 && args[1] == completeCommand {
+		return complete(args[2:], s)
+	}
 	args, child := splitChild(args)
 	if len(args) > 1 && args[1] == "help" { // as people type it
 		args = append(append([]string{args[0]}, args[2:]...), "--help")
@@ -98,7 +119,6 @@ func Main(args []string, s System) int {
 			"Or start OpenCode through it:         mcp-reconnect run -- opencode\n\n" +
 			"Every flag of a command may also be given as a variable, MCP_RECONNECT_<FLAG>, such as\n" +
 			"MCP_RECONNECT_DATA_DIR; an empty one counts as unset.",
-		Commands:        []*cli.Command{envCommand(s), runCommand(s, child), renderCommand(s)},
 		Writer:          &results,
 		ErrWriter:       io.Discard,
 		ExitErrHandler:  func(*cli.Context, error) {}, // errors become exit statuses below, and there alone
@@ -112,13 +132,16 @@ func Main(args []string, s System) int {
 	}
 	cli.VersionPrinter = func(c *cli.Context) { fmt.Fprintf(c.App.Writer, "mcp-reconnect %s\n", c.App.Version) }
 	app.OnUsageError = onUsageError
-	for _, c := range app.Commands {
+	for _, c := range subcommands(s, child) {
 		if len(args) < 2 || args[1] != c.Name {
 			c.Flags = nil // cli would format the help of each one at every start
+		} else if c.arguments != nil {
+			args = append(args[:2:2], flagsFirst(args[2:], c.Flags)...)
 		}
 		c.OnUsageError = onUsageError
 		c.HideHelpCommand = true
-		c.Before = func(c *cli.Context) error { return checkArguments(c, s) }
+		c.Before = func(ctx *cli.Context) error { return checkArguments(ctx, s, c.arguments != nil) }
+		app.Commands = append(app.Commands, c.Command)
 	}
 
 	err := app.Run(args)

@@ -38,8 +38,8 @@ type envFlags struct {
 
 func newEnvFlags() envFlags {
 	return envFlags{
-		shell:       &flagText{name: "shell", value: "NAME", usage: "write for this shell; auto, " + strings.Join(shellenv.ShellNames(), ", "), initial: "auto"},
-		format:      &flagText{name: "format", value: "NAME", usage: "write in this format; shell, " + strings.Join(shellenv.FormatNames(), ", "), initial: "shell"},
+		shell:       &flagText{name: "shell", value: "NAME", usage: "write for this shell", choices: append([]string{"auto"}, shellenv.ShellNames()...), initial: "auto"},
+		format:      &flagText{name: "format", value: "NAME", usage: "write in this format", choices: append([]string{"shell"}, shellenv.FormatNames()...), initial: "shell"},
 		output:      &flagText{name: "output", value: "FILE", usage: "write to FILE instead of standard output, which is -; --format github appends"},
 		targetFlags: newTargetFlags(),
 	}
@@ -80,7 +80,7 @@ func (f envFlags) syntax(s System) (shellenv.Syntax, error) {
 		syntax, ok := shellenv.Format(format.value)
 		switch {
 		case !ok:
-			return syntax, format.problem("%q is none of shell, %s", format.value, strings.Join(shellenv.FormatNames(), ", "))
+			return syntax, f.format.noneOf(format)
 		case !f.shell.IsSet():
 			return syntax, nil
 		case f.format.IsSet():
@@ -96,7 +96,7 @@ func (f envFlags) syntax(s System) (shellenv.Syntax, error) {
 			syntax, ok = shellenv.Shell(name)
 		}
 		if !ok {
-			return syntax, shell.problem("%q is none of auto, %s", shell.value, strings.Join(shellenv.ShellNames(), ", "))
+			return syntax, f.shell.noneOf(shell)
 		}
 		return syntax, nil
 	}

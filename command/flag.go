@@ -3,6 +3,7 @@ package command
 import (
 	"flag"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,8 +16,9 @@ import (
 type flagText struct {
 	name     string
 	usage    string
-	value    string // what stands for the value in help, e.g. DIR; "" for a flag that is on or off
-	initial  string // the default, in help
+	value    string   // what stands for the value in help, e.g. DIR; "" for a flag that is on or off
+	choices  []string // the values, where they can be listed
+	initial  string   // the default, in help
 	category string
 
 	given []string // on the command line
@@ -36,6 +38,9 @@ func (f *flagText) String() string {
 		line += " " + f.value
 	}
 	line += "\t" + f.usage
+	if len(f.choices) > 0 {
+		line += "; " + strings.Join(f.choices, ", ")
+	}
 	if f.initial != "" {
 		line += " (default: " + f.initial + ")"
 	}
@@ -99,6 +104,11 @@ func (f *flagText) fromVariable(s System) setting {
 	return setting{}
 }
 
+// noneOf is the usage error for a value that is not among the choices.
+func (f *flagText) noneOf(g setting) error {
+	return g.problem("%q is none of %s", g.value, strings.Join(f.choices, ", "))
+}
+
 // named returns the setting of a flag that names something, which cannot be nothing.
 func (f *flagText) named(s System) (setting, error) {
 	g := f.setting(s)
@@ -132,10 +142,61 @@ func flagsOf(lists ...[]*flagText) []cli.Flag {
 	return flags
 }
 
+// parsed is a command's line, read as Go's flag package reads one but for flags
+// behind arguments, at which that package stops.
+type parsed struct {
+	flags     []string  // the flags, each followed by its value if that is a word of its own
+	arguments []string  // the other words
+	pending   *flagText // the flag whose value should have followed the last word
+	ended     bool      // by --, behind which there are only arguments
+}
+
+func parse(words []string, flags []cli.Flag) parsed {
+	var p parsed
+	for _, word := range words {
+		switch {
+		case p.pending != nil:
+			p.flags = append(p.flags, word)
+			p.pending = nil
+		case p.ended || len(word) < 2 || word[0] != '-':
+			p.arguments = append(p.arguments, word)
+		case word == "--":
+			p.ended = true
+		default:
+			p.flags = append(p.flags, word)
+			if f := findFlag(flags, word); f != nil && f.value != "" && !strings.Contains(word, "=") {
+				p.pending = f
+			}
+		}
+	}
+	return p
+}
+
+// findFlag returns the flag that a word such as --shell or --shell=fish gives.
+func findFlag(flags []cli.Flag, word string) *flagText {
+	name, _, _ := strings.Cut(strings.TrimPrefix(word[1:], "-"), "=")
+	for _, f := range flags {
+		if f, ok := f.(*flagText); ok && f.name == name {
+			return f
+		}
+	}
+	return nil
+}
+
+// flagsFirst moves flags before arguments: cli would take those behind the first
+// argument for arguments, too.
+func flagsFirst(words []string, flags []cli.Flag) []string {
+	p := parse(words, flags)
+	if p.pending != nil || slices.Contains(p.flags, "--help") || slices.Contains(p.flags, "-h") {
+		return p.flags // an argument would become the missing value, or a topic of the help
+	}
+	return append(append(p.flags, "--"), p.arguments...)
+}
+
 // checkArguments refuses what cli lets pass: arguments where there are none to
 // give, behind which it would ignore flags, and a flag that was taken for the
 // value of the one before it.
-func checkArguments(c *cli.Context, s System) error {
+func checkArguments(c *cli.Context, s System, takesArguments bool) error {
 	for _, f := range c.Command.Flags {
 		f, ok := f.(*flagText)
 		if !ok {
@@ -156,7 +217,7 @@ func checkArguments(c *cli.Context, s System) error {
 		}
 	}
 	switch {
-	case c.NArg() == 0:
+	case c.NArg() == 0 || takesArguments:
 		return nil
 	case c.Command.Name == "run":
 		return usagef("the command to run stands behind --, as in: mcp-reconnect run -- opencode")

@@ -26,7 +26,10 @@ func newPolicyFlags() policyFlags {
 	var flags policyFlags
 	defaults := plugin.DefaultPolicy()
 	for _, p := range plugin.Settings() {
-		f := &flagText{name: p.Name, usage: p.Usage + "; " + p.Values, value: p.Kind, initial: p.Get(defaults), category: "How the plugin reconnects"}
+		f := &flagText{name: p.Name, usage: p.Usage, value: p.Kind, choices: p.Choices, initial: p.Get(defaults), category: "How the plugin reconnects"}
+		if len(p.Choices) == 0 {
+			f.usage += "; " + p.Values
+		}
 		flags = append(flags, f)
 	}
 	return flags
@@ -74,7 +77,7 @@ func newTargetFlags() targetFlags {
 		dataDir: &flagText{name: "data-dir", value: "DIR", usage: "keep the plugin in DIR/mcp-reconnect", initial: "the platform's data directory"},
 		content: &flagText{name: "config-content", value: "TEXT", usage: "merge into TEXT", initial: "$" + contentVariable},
 		file:    &flagText{name: "config-file", value: "FILE", usage: "merge into the content of FILE; - is standard input"},
-		entry:   &flagText{name: "entry", value: "KIND", usage: "list the plugin as a directory or as a file; dir, file", initial: "dir"},
+		entry:   &flagText{name: "entry", value: "KIND", usage: "list the plugin as a directory or as a file", choices: []string{"dir", "file"}, initial: "dir"},
 		unset:   &flagText{name: "unset", usage: "take the plugin out of the configuration again"},
 		policy:  newPolicyFlags(),
 	}
@@ -115,7 +118,7 @@ func (f targetFlags) target(s System) (target, error) {
 	case entry.value == "file":
 		t.entry.URL = t.location.FileURL
 	case entry.ok() && entry.value != "dir":
-		return t, entry.problem("%q is none of dir, file", entry.value)
+		return t, f.entry.noneOf(entry)
 	}
 	t.content, err = f.configuration(s)
 	return t, err

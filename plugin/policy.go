@@ -55,11 +55,12 @@ func DefaultPolicy() Policy {
 // A Setting is one field of Policy as people spell it: on the command line, in
 // a variable, in the rendered plugin.
 type Setting struct {
-	Name   string // the flag's name, e.g. "first-delay"
-	Usage  string // one line for people
-	Kind   string // what stands for the value in help: DURATION, NUMBER, NAME or PATTERN
-	Values string // what may be given, e.g. "1ms to 1h"; also part of error messages
-	Many   bool   // may be given several times
+	Name    string   // the flag's name, e.g. "first-delay"
+	Usage   string   // one line for people
+	Kind    string   // what stands for the value in help: DURATION, NUMBER, NAME or PATTERN
+	Values  string   // what may be given, e.g. "1ms to 1h"; also part of error messages
+	Choices []string // the values, where they can be listed
+	Many    bool     // may be given several times
 
 	set   func(p *Policy, value string) error
 	get   func(p *Policy) string
@@ -240,7 +241,7 @@ func number[T int | float64](name, usage string, least, most T, parse func(strin
 
 func choice(name, usage string, allowed []string, field func(*Policy) *string) Setting {
 	values := strings.Join(allowed, ", ")
-	return setting(name, usage, "NAME", values, field,
+	s := setting(name, usage, "NAME", values, field,
 		func(text string) (string, error) { return text, nil },
 		func(text string) string { return text },
 		func(text string) error {
@@ -249,6 +250,8 @@ func choice(name, usage string, allowed []string, field func(*Policy) *string) S
 			}
 			return nil
 		})
+	s.Choices = allowed
+	return s
 }
 
 // patterns is a list of server names with wildcards, comma-separated. Brackets

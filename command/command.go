@@ -3,10 +3,10 @@
 //
 // Its contract with the person at the terminal and with the shell that evaluates
 // the output: standard output holds the result and nothing else, written once, at
-// the end, and is empty on every failure. Everything for people goes to standard
-// error as "mcp-reconnect: …", lower case, without a final period, followed by a
-// "hint:" line where one helps. No part of a configuration is ever repeated there:
-// it holds API keys.
+// the end, and is empty on every failure; what check finds is its result. Everything
+// else for people goes to standard error as "mcp-reconnect: …", lower case, without a
+// final period, followed by a "hint:" line where one helps. No part of a
+// configuration is ever repeated there: it holds API keys.
 package command
 
 import (
@@ -98,7 +98,7 @@ func Main(args []string, s System) int {
 			"Or start OpenCode through it:         mcp-reconnect run -- opencode\n\n" +
 			"Every flag of a command may also be given as a variable, MCP_RECONNECT_<FLAG>, such as\n" +
 			"MCP_RECONNECT_DATA_DIR; an empty one counts as unset.",
-		Commands:        []*cli.Command{envCommand(s), runCommand(s, child), renderCommand(s)},
+		Commands:        []*cli.Command{envCommand(s), runCommand(s, child), checkCommand(s), renderCommand(s)},
 		Writer:          &results,
 		ErrWriter:       io.Discard,
 		ExitErrHandler:  func(*cli.Context, error) {}, // errors become exit statuses below, and there alone
@@ -127,7 +127,7 @@ func Main(args []string, s System) int {
 	}
 	status, hint := 1, ""
 	var usage *usageError
-	var exit *childError
+	var exit *exitError
 	var hinted interface{ Hint() string }
 	switch {
 	case err == nil:
@@ -139,9 +139,10 @@ func Main(args []string, s System) int {
 		}
 	case errors.As(err, &exit):
 		if status = exit.status; exit.err == nil {
-			return status // the child has spoken for itself
+			return status
 		}
-	case errors.As(err, &hinted):
+	}
+	if errors.As(err, &hinted) {
 		hint = hinted.Hint()
 	}
 	fmt.Fprintf(s.Stderr, "mcp-reconnect: %v\n", err)

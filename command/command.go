@@ -3,10 +3,10 @@
 //
 // Its contract with the person at the terminal and with the shell that evaluates
 // the output: standard output holds the result and nothing else, written once, at
-// the end, and is empty on every failure. Everything for people goes to standard
-// error as "mcp-reconnect: …", lower case, without a final period, followed by a
-// "hint:" line where one helps. No part of a configuration is ever repeated there:
-// it holds API keys.
+// the end, and is empty on every failure; what check finds is its result. Everything
+// else for people goes to standard error as "mcp-reconnect: …", lower case, without a
+// final period, followed by a "hint:" line where one helps. No part of a
+// configuration is ever repeated there: it holds API keys.
 package command
 
 import (
@@ -94,6 +94,7 @@ func subcommands(s System, child []string) []subcommand {
 	return []subcommand{
 		{Command: envCommand(s)},
 		{Command: runCommand(s, child)},
+		{Command: checkCommand(s)},
 		{Command: renderCommand(s)},
 		completionCommand(s),
 	}
@@ -150,7 +151,7 @@ func Main(args []string, s System) int {
 	}
 	status, hint := 1, ""
 	var usage *usageError
-	var exit *childError
+	var exit *exitError
 	var hinted interface{ Hint() string }
 	switch {
 	case err == nil:
@@ -162,9 +163,10 @@ func Main(args []string, s System) int {
 		}
 	case errors.As(err, &exit):
 		if status = exit.status; exit.err == nil {
-			return status // the child has spoken for itself
+			return status
 		}
-	case errors.As(err, &hinted):
+	}
+	if errors.As(err, &hinted) {
 		hint = hinted.Hint()
 	}
 	fmt.Fprintf(s.Stderr, "mcp-reconnect: %v\n", err)

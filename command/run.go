@@ -44,14 +44,15 @@ func runCommand(s System, child []string) *cli.Command {
 	}
 }
 
-// A childError is the exit status of run's child, or why there is no child.
-type childError struct {
+// An exitError is an error with an exit status of its own: that of run's child, or
+// of check.
+type exitError struct {
 	status int
-	err    error // nil where the child ran
+	err    error // nil where all has been said, by the child or by check's report
 }
 
-func (e *childError) Error() string { return fmt.Sprint(e.err) }
-func (e *childError) Unwrap() error { return e.err }
+func (e *exitError) Error() string { return fmt.Sprint(e.err) }
+func (e *exitError) Unwrap() error { return e.err }
 
 func runChild(t target, child []string, s System) error {
 	path, err := findCommand(child[0], s.getenv("PATH"))
@@ -102,15 +103,15 @@ func findCommand(name, path string) (string, error) {
 	if !strings.ContainsRune(name, filepath.Separator) {
 		for _, dir := range filepath.SplitList(path) {
 			if _, err := exec.LookPath(filepath.Join(dir, name)); err != nil && errors.Is(err, fs.ErrPermission) {
-				return "", &childError{126, fmt.Errorf("cannot run %s: permission denied", shown(name))}
+				return "", &exitError{126, fmt.Errorf("cannot run %s: permission denied", shown(name))}
 			}
 		}
-		return "", &childError{127, fmt.Errorf("cannot run %s: it is not in PATH", shown(name))}
+		return "", &exitError{127, fmt.Errorf("cannot run %s: it is not in PATH", shown(name))}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", &childError{127, fmt.Errorf("cannot run %s: no such file", shown(name))}
+		return "", &exitError{127, fmt.Errorf("cannot run %s: no such file", shown(name))}
 	}
-	return "", &childError{126, fmt.Errorf("cannot run %s: %w", shown(name), cause(err))}
+	return "", &exitError{126, fmt.Errorf("cannot run %s: %w", shown(name), cause(err))}
 }
 
 // cause is the error below exec's own, which repeats the name.

@@ -17,7 +17,7 @@ func start(path string, args, env []string, s System) error {
 	signal.Notify(signals, os.Interrupt)
 	defer signal.Stop(signals)
 	if err := cmd.Start(); err != nil {
-		return &childError{126, fmt.Errorf("cannot run %s: %w", shown(args[0]), cause(err))}
+		return &exitError{126, fmt.Errorf("cannot run %s: %w", shown(args[0]), cause(err))}
 	}
 	done := make(chan struct{})
 	defer close(done)
@@ -36,9 +36,9 @@ func start(path string, args, env []string, s System) error {
 	var exit *exec.ExitError
 	switch err := cmd.Wait(); {
 	case errors.As(err, &exit):
-		return &childError{status: exit.ExitCode()}
+		return &exitError{status: exit.ExitCode()}
 	case err != nil:
-		return &childError{126, fmt.Errorf("cannot run %s: %w", shown(args[0]), err)}
+		return &exitError{126, fmt.Errorf("cannot run %s: %w", shown(args[0]), err)}
 	}
 	return nil
 }

@@ -19,9 +19,9 @@ func start(path string, args, env []string, _ System) error {
 		err = syscall.Exec("/bin/sh", append([]string{"/bin/sh", path}, args[1:]...), env)
 	}
 	if errors.Is(err, syscall.ENOENT) {
-		return &childError{127, fmt.Errorf("cannot run %s: its interpreter does not exist", shown(args[0]))}
+		return &exitError{127, fmt.Errorf("cannot run %s: its interpreter does not exist", shown(args[0]))}
 	}
-	return &childError{126, fmt.Errorf("cannot run %s: %w", shown(args[0]), err)}
+	return &exitError{126, fmt.Errorf("cannot run %s: %w", shown(args[0]), err)}
 }
 
 // isText reports whether a file begins as a script could, not as a program for

@@ -143,7 +143,11 @@ func (e Entry) is(entry gjson.Result) bool {
 	if entry.IsArray() {
 		entry = entry.Get("0")
 	}
-	return entry.Type == gjson.String && (entry.Str == e.URL || e.Means != nil && e.Means(entry.Str))
+	return entry.Type == gjson.String && e.means(entry.Str)
+}
+
+func (e Entry) means(spec string) bool {
+	return spec == e.URL || e.Means != nil && e.Means(spec)
 }
 
 func (c config) withList(list string) string {

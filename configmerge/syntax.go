@@ -25,6 +25,8 @@ type SyntaxError struct {
 	Msg string
 	// Hint is advice to print with the message, or empty.
 	Hint string
+	// NotList says that the text is a well-formed object, whose "plugin" is not a list.
+	NotList bool
 }
 
 func (e *SyntaxError) Error() string {
@@ -74,7 +76,9 @@ func read(content string) (string, error) {
 			continue
 		}
 		if m.Value.Value.Kind() != '[' {
-			return "", errorAt(src, m.Value.StartOffset, `"plugin" is `+kind(m.Value)+", expected a list", "")
+			err := errorAt(src, m.Value.StartOffset, `"plugin" is `+kind(m.Value)+", expected a list", "")
+			err.NotList = true
+			return "", err
 		}
 		break // an earlier one is shadowed
 	}
@@ -295,13 +299,19 @@ func stringFault(src string, b []byte, i int) *SyntaxError {
 
 // errorAt makes the error for an offset of src.
 func errorAt(src string, off int, msg, hint string) *SyntaxError {
+	at := positionAt(src, off)
+	return &SyntaxError{Line: at.Line, Column: at.Column, Msg: msg, Hint: hint}
+}
+
+// positionAt is where an offset of src is, for people.
+func positionAt(src string, off int) Position {
 	line, start := 1, 0
 	for i := range off {
 		if src[i] == '\n' || src[i] == '\r' && (i+1 == len(src) || src[i+1] != '\n') {
 			line, start = line+1, i+1
 		}
 	}
-	return &SyntaxError{Line: line, Column: 1 + utf8.RuneCountInString(src[start:off]), Msg: msg, Hint: hint}
+	return Position{line, 1 + utf8.RuneCountInString(src[start:off])}
 }
 
 // kind names the type of a value.

@@ -36,19 +36,27 @@ func Install(dataDir string, p Policy) (Installation, error) {
 	if err != nil {
 		return Installation{}, err
 	}
-	js, err := Render(p)
+	files, err := l.files(p)
 	if err != nil {
 		return Installation{}, err
-	}
-	files := []*file{
-		{path: filepath.Join(l.Dir, pluginName), marker: template.Marker, content: js},
-		{path: filepath.Join(l.Dir, packageName), marker: packageMarker, content: []byte(packageJSON)},
 	}
 	updated, err := write(l.Dir, files)
 	if err != nil {
 		return Installation{}, fmt.Errorf("writing the plugin: %w", err)
 	}
 	return Installation{l, updated}, nil
+}
+
+// files are what stands in the plugin's directory for a policy.
+func (l Location) files(p Policy) ([]*file, error) {
+	js, err := Render(p)
+	if err != nil {
+		return nil, err
+	}
+	return []*file{
+		{path: filepath.Join(l.Dir, pluginName), marker: template.Marker, content: js},
+		{path: filepath.Join(l.Dir, packageName), marker: packageMarker, content: []byte(packageJSON)},
+	}, nil
 }
 
 // write puts the files into dir. Each step is done for every file before the

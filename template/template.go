@@ -4,6 +4,7 @@
 package template
 
 import (
+	"bytes"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -50,6 +51,17 @@ func Render(w io.Writer, data Data) error {
 		Data
 		Marker, Engine, State, Host string
 	}{data, Marker, engine, state, openCode1})
+}
+
+// CutSettings splits a rendered file around its settings, which are JSON. With a
+// file that was not rendered from these templates it may not find them.
+func CutSettings(js []byte) (before, settings, after []byte, found bool) {
+	before, rest, found := bytes.Cut(js, []byte("\nconst SETTINGS = "))
+	if !found {
+		return nil, nil, nil, false
+	}
+	settings, after, found = bytes.Cut(rest, []byte("\n}\n"))
+	return before, append(bytes.Clone(settings), '}'), after, found
 }
 
 // scriptJSON encodes v as an expression for a script. json.Marshal escapes

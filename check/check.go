@@ -1,0 +1,309 @@
+// Package check verifies that OpenCode will load the plugin from a configuration:
+// the text itself, the files it points to, and what else has a say in it. It never
+// changes anything, and never repeats a part of a configuration, which holds API keys.
+package check
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/mcp-reconnect/mcp-reconnect/configmerge"
+	"github.com/mcp-reconnect/mcp-reconnect/plugin"
+	"github.com/mcp-reconnect/mcp-reconnect/shellenv"
+)
+
+// A Severity says whether a finding counts.
+type Severity string
+
+const (
+	Error   Severity = "error"   // the plugin is not loaded, not the one it should be, or not safe
+	Warning Severity = "warning" // it may not do what is expected
+	Info    Severity = "info"    // worth knowing; never counts
+)
+
+// A Diagnostic is one finding.
+type Diagnostic struct {
+	ID           string // of the rule, stable; the README lists them
+	Severity     Severity
+	Summary      string // what is so, in lower case without a final period
+	Detail       string // what to do
+	Filename     string // a path, or what the text came from, e.g. OPENCODE_CONFIG_CONTENT; or ""
+	Line, Column int    // from 1, counted as in configmerge.SyntaxError; 0 where there is none
+}
+
+// Options say what to check.
+type Options struct {
+	Content  string // the configuration
+	Variable string // which OpenCode reads it from
+	Source   string // what Content came from, as people call it
+	DataDir  string
+	Policy   plugin.Policy
+	Environ  []string // what OpenCode will be started with
+	Dir      string   // where
+	Home     string   // the user's home directory
+	Version  string   // OpenCode's, e.g. 1.18.33; "" where it is not known
+}
+
+// A Report is what was found.
+type Report struct {
+	Diagnostics []Diagnostic
+	Location    plugin.Location // of the plugin that was looked for
+}
+
+// Count returns how many findings are of a severity.
+func (r Report) Count(s Severity) int {
+	n := 0
+	for _, d := range r.Diagnostics {
+		if d.Severity == s {
+			n++
+		}
+	}
+	return n
+}
+
+// Valid reports whether nothing was found that counts; if strict, warnings do.
+func (r Report) Valid(strict bool) bool {
+	return r.Count(Error) == 0 && (!strict || r.Count(Warning) == 0)
+}
+
+// Run checks all but what only a running OpenCode can tell (see [Live]). An error
+// is about what could not be looked at.
+func Run(o Options) (Report, error) {
+	c := checker{Options: o, version: parseVersion(o.Version)}
+	listed := false
+	location, err := plugin.Locate(o.DataDir)
+	if err != nil {
+		c.add(DataDir, Error, err.Error())
+		c.checkContent(configmerge.Entry{URL: "file:///"})
+	} else {
+		c.location = location
+		if listing, ok := c.checkContent(configmerge.Entry{URL: location.Entry, Means: location.Means}); ok {
+			listed = c.checkEntries(listing)
+		}
+		if err := c.checkDisk(); err != nil {
+			return Report{}, fmt.Errorf("looking at the plugin: %w", err)
+		}
+	}
+	c.checkSwitches()
+	c.checkOtherFiles(listed)
+	c.checkVersion()
+	return Report{c.found, c.location}, nil
+}
+
+// A checker collects what is found.
+type checker struct {
+	Options
+	version  string // as golang.org/x/mod/semver wants it, or "" if not known
+	location plugin.Location
+	found    []Diagnostic
+}
+
+func (c *checker) add(id string, s Severity, summary string) *Diagnostic {
+	c.found = append(c.found, Diagnostic{ID: id, Severity: s, Summary: OneLine(summary), Detail: advice[id]})
+	return &c.found[len(c.found)-1]
+}
+
+// OneLine escapes a text, or a path, that a terminal could take for more than text,
+// and whoever reads line by line for more than one.
+func OneLine(text string) string {
+	if !strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return text
+	}
+	quoted := strconv.Quote(text)
+	return quoted[1 : len(quoted)-1]
+}
+
+// addAt is add for a position in the content.
+func (c *checker) addAt(p configmerge.Position, id string, s Severity, summary string) *Diagnostic {
+	d := c.add(id, s, summary)
+	d.Filename, d.Line, d.Column = c.Source, p.Line, p.Column
+	return d
+}
+
+// getenv returns a variable, and whether it is set: OpenCode minds the difference.
+func (c *checker) getenv(name string) (string, bool) { return lookup(c.Environ, name) }
+
+// checkVersion judges the version of OpenCode alone.
+func (c *checker) checkVersion() {
+	switch {
+	case c.Version == "":
+		c.add(OpenCodeUnknown, Info, "no OpenCode was asked for its version")
+	case c.version == "":
+		c.add(OpenCodeUnknown, Info, "the version of OpenCode is none that can be compared")
+	case c.before("1.0.142"):
+		c.add(OpenCodeUnsupported, Error, "OpenCode "+c.Version+" cannot connect a server on request")
+	case !c.before("2.0.0-0"):
+		c.add(OpenCode2, Warning, "OpenCode "+c.Version+" does not run plugins of OpenCode 1")
+	}
+}
+
+// checkContent checks the text, as far as our entry is not concerned.
+func (c *checker) checkContent(e configmerge.Entry) (l configmerge.Listing, ok bool) {
+	if strings.TrimSpace(strings.TrimPrefix(c.Content, "\ufeff")) == "" {
+		switch {
+		case c.Content != "":
+			c.addAt(configmerge.Position{}, ContentMissing, Error, "the configuration is blank, with which OpenCode does not work")
+		case c.Source == c.Variable:
+			c.addAt(configmerge.Position{}, ContentMissing, Error, "there is no configuration: the variable is not set")
+		default:
+			c.addAt(configmerge.Position{}, ContentMissing, Error, "there is no configuration: the text is empty")
+		}
+		return l, false
+	}
+	if err := shellenv.CheckSize(c.Variable, c.Content); err != nil {
+		c.addAt(configmerge.Position{}, ContentTooLong, Error, err.Error())
+	}
+	l, err := configmerge.List(c.Content, e)
+	var syntax *configmerge.SyntaxError
+	switch {
+	case errors.As(err, &syntax):
+		at := configmerge.Position{Line: syntax.Line, Column: syntax.Column}
+		if syntax.NotList {
+			c.addAt(at, PluginNotList, Error, syntax.Msg)
+			return l, false
+		}
+		if d := c.addAt(at, ContentInvalid, Error, syntax.Msg); syntax.Hint != "" {
+			d.Detail = syntax.Hint
+		}
+		return l, false
+	case err != nil:
+		c.addAt(configmerge.Position{}, ContentInvalid, Error, err.Error())
+		return l, false
+	}
+	switch {
+	case strings.HasPrefix(c.Content, "\ufeff"):
+		c.addAt(configmerge.Position{Line: 1, Column: 1}, ContentNotStrict, Error, "the text starts with a byte order mark, with which OpenCode does not work")
+	case c.version != "" && c.before("1.2.11") && !json.Valid([]byte(c.Content)):
+		c.addAt(configmerge.Position{}, ContentNotStrict, Error, "there are comments or trailing commas, which OpenCode "+c.Version+" does not read in a variable")
+	}
+	c.checkPluginsKey(l.Plugins)
+	return l, true
+}
+
+// checkPluginsKey judges OpenCode 2's key, which 1.2.11 to 1.18.10 refuse as they do every key they do not know.
+func (c *checker) checkPluginsKey(at configmerge.Position) {
+	switch {
+	case at == configmerge.Position{} || c.version != "" && !c.before("2.0.0-0"):
+	case c.version == "":
+		c.addAt(at, PluginsKey, Warning, `"plugins" is a key of OpenCode 2: 1.2.11 to 1.18.10 refuse the whole configuration for it, others ignore it`)
+	case !c.before("1.2.11") && !c.after("1.18.10"):
+		c.addAt(at, PluginsKey, Error, `"plugins" is a key of OpenCode 2, for which OpenCode `+c.Version+" refuses the whole configuration")
+	default:
+		c.addAt(at, PluginsKey, Warning, `"plugins" is a key of OpenCode 2, which OpenCode `+c.Version+" ignores")
+	}
+}
+
+// checkEntries looks for our entry in the list, and reports whether it is there.
+func (c *checker) checkEntries(l configmerge.Listing) (listed bool) {
+	var others []configmerge.ListEntry // of us, in another data directory
+	for _, entry := range l.Entries {
+		path, recognized := plugin.Recognize(absolute(entry.Spec, c.Dir))
+		switch {
+		case entry.Ours || recognized && c.standsAt(path):
+			if listed {
+				c.addAt(entry.Position, EntryRepeated, Error, "the plugin is in the list once more")
+				continue
+			}
+			listed = true
+			c.checkForm(entry)
+		case recognized:
+			others = append(others, entry)
+		}
+	}
+	for _, entry := range others {
+		if listed {
+			c.addAt(entry.Position, LoadedTwice, Error, "this entry names a second mcp-reconnect, from another data directory")
+		} else {
+			c.addAt(entry.Position, EntryElsewhere, Error, "the mcp-reconnect in the list is not the one in "+c.location.Dir)
+		}
+	}
+	if !listed && len(others) == 0 {
+		c.addAt(l.Plugin, EntryMissing, Error, "the plugin list does not name the plugin in "+c.location.Dir)
+	}
+	return listed
+}
+
+// checkForm judges how our entry is written: what env writes is loaded everywhere.
+func (c *checker) checkForm(e configmerge.ListEntry) {
+	isURL := e.Spec == c.location.Entry || e.Spec == c.location.FileURL
+	switch {
+	case e.Options && c.version != "" && c.before("1.14.34"):
+		c.addAt(e.Position, EntryForm, Error, "the entry has options, with which OpenCode "+c.Version+" may fail every request")
+	case e.Options:
+		c.addAt(e.Position, EntryForm, Warning, "the entry has options, which the plugin does not read and OpenCode up to 1.3.2 fails with")
+	case !isURL && !hasFileScheme(e.Spec) && c.version != "" && c.before("1.14.41"):
+		c.addAt(e.Position, EntryForm, Error, "the entry is a path, from which OpenCode "+c.Version+" may load nothing")
+	case !isURL:
+		c.addAt(e.Position, EntryForm, Warning, "the entry means the plugin in another spelling than the URL that is loaded everywhere")
+	}
+}
+
+// standsAt reports whether path is our plugin.js through another name, such as a symbolic link.
+func (c *checker) standsAt(path string) bool {
+	ours, err1 := os.Stat(filepath.Join(c.location.Dir, filepath.Base(path)))
+	other, err2 := os.Stat(path)
+	return err1 == nil && err2 == nil && os.SameFile(ours, other)
+}
+
+// checkDisk compares what the entry points to with what is rendered for the policy.
+func (c *checker) checkDisk() error {
+	flaws, err := plugin.Inspect(c.DataDir, c.Policy)
+	for _, flaw := range flaws {
+		grave := Warning
+		if flaw.Grave {
+			grave = Error
+		}
+		var d *Diagnostic
+		switch flaw.Kind {
+		case plugin.Missing:
+			d = c.add(NotInstalled, Error, "the plugin is not installed: this does not exist")
+		case plugin.Symlink:
+			d = c.add(Symlink, Error, "this is a symbolic link, and what it points to is not checked")
+		case plugin.Foreign:
+			d = c.add(ForeignFile, Error, "this is not a file of mcp-reconnect")
+		case plugin.Differs:
+			d = c.add(FileDiffers, Error, "this is not what mcp-reconnect "+plugin.Version+" renders for this policy: "+flaw.Detail)
+		case plugin.Mode:
+			d = c.add(Mode, grave, "the mode is "+flaw.Detail)
+		case plugin.Owner:
+			d = c.add(Owner, grave, "this belongs to another user")
+		}
+		d.Filename, d.Line = flaw.Path, flaw.Line
+	}
+	return err
+}
+
+// checkSwitches looks for what makes OpenCode leave plugins out. Of its variables
+// (1.18.33) OPENCODE_PURE alone does; OPENCODE_DISABLE_DEFAULT_PLUGINS is about
+// those that are built in.
+func (c *checker) checkSwitches() {
+	const name = "OPENCODE_PURE"
+	value, set := c.getenv(name)
+	if !set {
+		return
+	}
+	switch value {
+	case "true", "yes", "on", "1", "y":
+		c.add(PluginsDisabled, Error, name+" is set: OpenCode loads no plugins")
+	case "false", "no", "off", "0", "n":
+	default: // an empty one, too
+		c.add(PluginsDisabled, Error, name+" is neither a yes nor a no as OpenCode takes it: it may fail every request")
+	}
+}
+
+// absolute resolves an entry that is relative to the directory of its file.
+func absolute(spec, dir string) string {
+	if strings.HasPrefix(spec, "./") || strings.HasPrefix(spec, "../") {
+		return filepath.Join(dir, filepath.FromSlash(spec))
+	}
+	return spec
+}
+
+func hasFileScheme(spec string) bool {
+	return len(spec) >= 5 && strings.EqualFold(spec[:5], "file:")
+}

@@ -28,7 +28,7 @@ var interactive = []struct {
 }
 
 func TestShellsComplete(t *testing.T) {
-	const back = "\x02" // the key that goes one character back
+	const back = "\x02"                      // the key that goes one character back
 	lines := []struct{ typed, want string }{ // what stands behind mcp-reconnect; a tab is the key
 		{"en\t", "env"},
 		{"env --shell po\t", "env|--shell|powershell"},
@@ -53,6 +53,7 @@ func TestShellsComplete(t *testing.T) {
 		{"run --log warn -- other-program some\t", "run|--log|warn|--|other-program|some file"},
 		{"run --lo\tw\t--\t other-pr\t", "run|--log|warn|--|other-program"},
 		{"fake n0\tn2\t--fo\tj\t", "fake|n0|n2'quote|--format|json"},
+		{"fake n2\tn2\t", "fake|n2'quote|n2"}, // it stands there already
 		{"fake n7:\t", "fake|n7:a:b"},
 		{"fake n7:a:\t", "fake|n7:a:b"},
 		{"fake 'n7:a:\t", "fake|n7:a:b"},

@@ -60,6 +60,11 @@ func TestVersions(t *testing.T) {
 					s.password = "it's a secret"
 					late(t, launch(t, s))
 				}},
+				{"seen and steered", func(t *testing.T, _ *app) {
+					s := patient
+					s.version = tt.version
+					steered(t, launch(t, s))
+				}},
 				{"terminal", func(t *testing.T, _ *app) { terminalUI(t, tt.version) }},
 			}
 			if tt.disposal {

@@ -34,10 +34,12 @@ type setup struct {
 // `mcp-reconnect env` printed. Scenarios that happen in directories of their own
 // share one.
 type app struct {
-	ctx     context.Context
+	ctx context.Context
+
 	server  *opencode.Server
 	model   *opencode.Model
 	root    string   // holds every directory of its worlds
+	dataDir string   // mcp-reconnect's
 	environ []string // what mcp-reconnect was run with
 }
 
@@ -54,9 +56,10 @@ func launch(t testing.TB, s setup) *app {
 	t.Cleanup(cancel)
 
 	home, start := a.mkdir(t, "home"), a.mkdir(t, "start")
+	a.dataDir = filepath.Join(home, "da ta#%41ü") // every character that a URL may trip over
 	a.environ = append([]string{
 		"OPENCODE_CONFIG_CONTENT=" + a.content(t),
-		"MCP_RECONNECT_DATA_DIR=" + filepath.Join(home, "da ta#%41ü"), // every character that a URL may trip over
+		"MCP_RECONNECT_DATA_DIR=" + a.dataDir,
 	}, s.policy...)
 	var err error
 	a.server, err = opencode.Start(ctx, opencode.Options{

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -75,15 +74,12 @@ type checkOptions struct {
 }
 
 func (f checkFlags) options(s System) (checkOptions, error) {
-	o := checkOptions{format: checkFormats[0]}
-	o.Variable, o.Environ = contentVariable, s.Environ
-	if format := f.format.setting(s); format.ok() {
-		if !slices.Contains(checkFormats, format.value) {
-			return o, f.format.noneOf(format)
-		}
-		o.format = format.value
-	}
+	var o checkOptions
 	var err error
+	o.Variable, o.Environ = contentVariable, s.Environ
+	if o.format, err = f.format.choice(s); err != nil {
+		return o, err
+	}
 	if o.strict, err = f.strict.on(s); err != nil {
 		return o, err
 	}
@@ -97,7 +93,7 @@ func (f checkFlags) options(s System) (checkOptions, error) {
 	if o.Policy, err = f.policy.policy(s); err != nil {
 		return o, err
 	}
-	if o.DataDir, err = f.dataDirectory(s); err != nil {
+	if o.DataDir, err = dataDirectory(f.dataDir, s); err != nil {
 		return o, err
 	}
 	content, err := f.configuration(s)

@@ -27,9 +27,10 @@ import (
 type System struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	StdoutTerminal bool // somebody reads standard output instead of evaluating it
-	StderrTerminal bool // somebody reads hints
-	StdoutClosed   bool // there is no standard output
+	StdoutTerminal bool       // somebody reads standard output instead of evaluating it
+	StdoutWidth    func() int // of the terminal, in columns; 0 where there is none
+	StderrTerminal bool       // somebody reads hints
+	StdoutClosed   bool       // there is no standard output
 	Environ        []string
 }
 
@@ -40,6 +41,10 @@ func OS() System {
 		Stdout:         os.Stdout,
 		Stderr:         os.Stderr,
 		StdoutTerminal: term.IsTerminal(int(os.Stdout.Fd())),
+		StdoutWidth: func() int {
+			width, _, _ := term.GetSize(int(os.Stdout.Fd()))
+			return width
+		},
 		StderrTerminal: term.IsTerminal(int(os.Stderr.Fd())),
 		StdoutClosed:   stdoutClosed(),
 		Environ:        os.Environ(),
@@ -72,13 +77,23 @@ func (s System) hint(format string, args ...any) {
 
 // print writes a command's whole result.
 func (s System) print(result string) error {
+	_, err := s.write(result)
+	return err
+}
+
+// write writes a part of the result, and reports whether somebody still reads.
+func (s System) write(text string) (open bool, err error) {
 	if s.StdoutClosed {
-		return errors.New("standard output is closed")
+		return false, errors.New("standard output is closed")
 	}
-	if _, err := io.WriteString(s.Stdout, result); err != nil && !isClosedPipe(err) {
-		return fmt.Errorf("writing standard output: %w", err)
+	_, err = io.WriteString(s.Stdout, text)
+	if err != nil && isClosedPipe(err) {
+		return false, nil
 	}
-	return nil
+	if err != nil {
+		return false, fmt.Errorf("writing standard output: %w", err)
+	}
+	return true, nil
 }
 
 // A subcommand is a command with what it takes besides flags.
@@ -96,6 +111,10 @@ func subcommands(s System, child []string) []subcommand {
 		{Command: runCommand(s, child)},
 		{Command: checkCommand(s)},
 		{Command: renderCommand(s)},
+		{Command: statusCommand(s)},
+		retryCommand(s),
+		{Command: pauseCommand(s, true)},
+		{Command: pauseCommand(s, false)},
 		completionCommand(s),
 	}
 }

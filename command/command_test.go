@@ -16,7 +16,7 @@ type result struct {
 
 // system is a System in which nothing is a terminal and the variables are the given ones.
 func system(stdin string, environ ...string) System {
-	return System{Stdin: strings.NewReader(stdin), Environ: environ}
+	return System{Stdin: strings.NewReader(stdin), StdoutWidth: func() int { return 0 }, Environ: environ}
 }
 
 func run(s System, args ...string) result {

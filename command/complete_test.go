@@ -55,9 +55,9 @@ func TestWhatIsCompletedWhere(t *testing.T) {
 		typed string // words between bars, of which the last one is at the cursor
 		want  []string
 	}{
-		{"c", []string{"completion"}},
+		{"c", []string{"check", "completion"}},
 		{"--", []string{"--help", "--version"}},
-		{"help|r", []string{"run", "render"}},
+		{"help|r", []string{"run", "render", "retry", "resume"}},
 		{"help|run|", nothing},
 		{"zork|", nothing},
 		{"--version|", nothing},

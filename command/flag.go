@@ -104,6 +104,18 @@ func (f *flagText) fromVariable(s System) setting {
 	return setting{}
 }
 
+// choice returns which of the choices was given, or the initial one.
+func (f *flagText) choice(s System) (string, error) {
+	g := f.setting(s)
+	switch {
+	case !g.ok():
+		return f.initial, nil
+	case !slices.Contains(f.choices, g.value):
+		return "", f.noneOf(g)
+	}
+	return g.value, nil
+}
+
 // noneOf is the usage error for a value that is not among the choices.
 func (f *flagText) noneOf(g setting) error {
 	return g.problem("%q is none of %s", g.value, strings.Join(f.choices, ", "))

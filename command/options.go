@@ -66,6 +66,10 @@ func (flags policyFlags) policy(s System) (plugin.Policy, error) {
 	return policy, nil
 }
 
+func newDataDirFlag(usage string) *flagText {
+	return &flagText{name: "data-dir", value: "DIR", usage: usage, initial: "the platform's data directory"}
+}
+
 // targetFlags are the flags of what env and run work on.
 type targetFlags struct {
 	dataDir, content, file, entry, unset *flagText
@@ -74,7 +78,7 @@ type targetFlags struct {
 
 func newTargetFlags() targetFlags {
 	return targetFlags{
-		dataDir: &flagText{name: "data-dir", value: "DIR", usage: "keep the plugin in DIR/mcp-reconnect", initial: "the platform's data directory"},
+		dataDir: newDataDirFlag("keep the plugin in DIR/mcp-reconnect"),
 		content: &flagText{name: "config-content", value: "TEXT", usage: "merge into TEXT", initial: "$" + contentVariable},
 		file:    &flagText{name: "config-file", value: "FILE", usage: "merge into the content of FILE; - is standard input"},
 		entry:   &flagText{name: "entry", value: "KIND", usage: "list the plugin as a directory or as a file", choices: []string{"dir", "file"}, initial: "dir"},
@@ -107,31 +111,33 @@ func (f targetFlags) target(s System) (target, error) {
 	if t.unset, err = f.unset.on(s); err != nil {
 		return t, err
 	}
-	if t.dataDir, err = f.dataDirectory(s); err != nil {
+	if t.dataDir, err = dataDirectory(f.dataDir, s); err != nil {
 		return t, err
 	}
 	if t.location, err = plugin.Locate(t.dataDir); err != nil {
 		return t, err
 	}
 	t.entry = configmerge.Entry{URL: t.location.Entry, Means: t.location.Means}
-	switch entry := f.entry.setting(s); {
-	case entry.value == "file":
+	entry, err := f.entry.choice(s)
+	if err != nil {
+		return t, err
+	}
+	if entry == "file" {
 		t.entry.URL = t.location.FileURL
-	case entry.ok() && entry.value != "dir":
-		return t, f.entry.noneOf(entry)
 	}
 	t.content, err = f.configuration(s)
 	return t, err
 }
 
-func (f targetFlags) dataDirectory(s System) (string, error) {
-	dir, err := f.dataDir.named(s)
+// dataDirectory returns what the flag says, or the platform's data directory.
+func dataDirectory(flag *flagText, s System) (string, error) {
+	dir, err := flag.named(s)
 	switch {
 	case err != nil || dir.ok():
 		return dir.value, err
 	case runtime.GOOS != "windows" && !filepath.IsAbs(s.getenv("HOME")) && !filepath.IsAbs(s.getenv("XDG_DATA_HOME")):
 		// xdg takes / for the home of somebody who has none.
-		return "", &hintedError{errors.New("there is no data directory: HOME is not set to an absolute path"), "give one by --data-dir or " + f.dataDir.variable()}
+		return "", &hintedError{errors.New("there is no data directory: HOME is not set to an absolute path"), "give one by --data-dir or " + flag.variable()}
 	}
 	return xdg.DataHome, nil
 }

@@ -102,10 +102,11 @@ func (f *files) require(module string) goja.Value {
 	return vm.ToValue(modules[module])
 }
 
-// write replaces a file of the data directory, as mcp-reconnect does.
+// write replaces a file of the data directory, as mcp-reconnect does. As some versions
+// of Bun do, it tells of the temporary file, and not of its renaming right after.
 func (f *files) write(name, content string) {
 	f.sim.note("%s is now %s", name, content)
-	f.content[path.Join(dataDirectory, name)] = content
+	defer func() { f.content[path.Join(dataDirectory, name)] = content }()
 	if f.unseen {
 		return
 	}

@@ -417,7 +417,7 @@ func (i *instance) connect(name string, later func(time.Duration, func(func(any)
 	if s.state != "failed" {
 		sim.violated("rules 1 and 3: connect to %s, which is %s", name, s.state)
 	}
-	if !sim.pausedAt.IsZero() {
+	if !sim.pausedAt.IsZero() && sim.now.Sub(sim.pausedAt) > time.Second {
 		sim.violated("rule 19: connect to %s, %v after the pause", name, sim.now.Sub(sim.pausedAt))
 	}
 	if s.inFlight {

@@ -352,7 +352,7 @@ func TestRetryForgetsBackOff(t *testing.T) {
 	s.pass(25 * second) // the next try is far
 	i.servers["a"].up = true
 	s.files.write("control.json", fmt.Sprintf(`{"retry":{"at":%d}}`, s.now.UnixMilli()))
-	s.pass(200 * ms)
+	s.pass(300 * ms)
 	i.mustBe("connected", "a")
 	if n := len(i.log); n == 0 || !strings.Contains(i.log[n-1], "a is back (1 try, ") {
 		t.Errorf("the log ends with %q", i.log[n-1])

@@ -28,6 +28,7 @@ const READ_LIMIT = 180_000 // a status read that takes longer is given up (rule 
 const SLEEP = 30_000 // a timer this late means that the machine slept (rule 14)
 const MISSING_TRIES = 3 // for a command that does not exist (rule 15)
 const SAVE_DELAY = 100 // what changes within this time is written at once (rule 18)
+const STEER_DELAY = 100 // from a sign that control changed to the look at it (rule 19)
 
 const OVERLOADED = /\b(EAGAIN|EMFILE|ENFILE|ENOMEM)\b/
 const MISSING = /\b(ENOENT|EACCES)\b.*spawn|spawn.*\b(ENOENT|EACCES)\b|Executable not found/
@@ -146,6 +147,7 @@ function createEngine(directory, host) {
   const store = openStore(directory)
   const seen = new Map() // name -> {state, error, since}: the last status, for people
   let saveTimer = null // set while something is to be written
+  let steerTimer = null // set while control is to be read
   let paused = false // nothing is planned (rule 19)
   let retriedAt = 0 // of the last retry that was asked for
   let stopWatching = () => {}
@@ -376,7 +378,11 @@ function createEngine(directory, host) {
       started = true
       host.say("info", `version ${VERSION} is active in ${directory}`)
       retriedAt = store.control().retry.at // what was asked of others
-      stopWatching = store.watch(steer)
+      stopWatching = store.watch(() => {
+        // Bun tells of a temporary file and keeps silent of its renaming, if that
+        // follows within 16 ms: what counts is what is there a while later.
+        if (!gone) steerTimer ??= after(STEER_DELAY, steer)
+      })
       steer()
       changed()
     }
@@ -432,7 +438,8 @@ function createEngine(directory, host) {
   // Rule 19. Called when the file may have changed, and before each status read, so
   // that a pause counts even where no change is told.
   function steer() {
-    if (gone) return
+    cancel(steerTimer)
+    steerTimer = null
     const control = store.control()
     if (control.paused !== paused) {
       paused = control.paused

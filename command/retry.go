@@ -1,0 +1,237 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mcp-reconnect/mcp-reconnect/state"
+)
+
+// answerInterval is how often answers of plugins are looked for.
+const answerInterval = 50 * time.Millisecond
+
+func retryCommand(s System) subcommand {
+	flags := retryFlags{
+		all:       &flagText{name: "all", usage: "try every failed server, as without names"},
+		directory: &flagText{name: "directory", value: "DIR", usage: "only in this project directory"},
+		wait:      &flagText{name: "wait", value: "DURATION", usage: "wait so long for what becomes of it; 0s to 1h", initial: "10s"},
+		dataDir:   newInstalledFlag(),
+	}
+	return subcommand{
+		Command: &cli.Command{
+			Name:      "retry",
+			Usage:     "forget back-off and try failed servers now, in every running OpenCode",
+			UsageText: "mcp-reconnect retry [SERVER…] [flags]",
+			Flags:     flagsOf([]*flagText{flags.all, flags.directory, flags.wait, flags.dataDir}),
+			Action: func(c *cli.Context) error {
+				options, err := flags.options(c.Args().Slice(), s)
+				if err != nil {
+					return err
+				}
+				return runRetry(options, s)
+			},
+		},
+		arguments: seenServers(flags.dataDir, s),
+	}
+}
+
+type retryFlags struct{ all, directory, wait, dataDir *flagText }
+
+type retryOptions struct {
+	dir       string
+	servers   []string // none means all
+	directory string   // "" means all
+	wait      time.Duration
+}
+
+func (f retryFlags) options(names []string, s System) (retryOptions, error) {
+	o := retryOptions{servers: names, wait: 10 * time.Second}
+	all, err := f.all.on(s)
+	switch {
+	case err != nil:
+		return o, err
+	case all && len(names) > 0 && f.all.IsSet():
+		return o, usagef("--all and names of servers exclude each other")
+	}
+	for _, name := range names {
+		if err := checkNotContent(setting{name, "retry"}); err != nil {
+			return o, usagef("retry: that is no name of a server")
+		}
+		if name == "" {
+			return o, usagef("retry: the name of a server is empty")
+		}
+	}
+	directory, err := f.directory.named(s)
+	if err != nil {
+		return o, err
+	}
+	if directory.ok() {
+		if o.directory, err = filepath.Abs(directory.value); err != nil {
+			return o, err
+		}
+	}
+	if wait := f.wait.setting(s); wait.ok() {
+		if o.wait, err = time.ParseDuration(wait.value); err != nil {
+			return o, wait.problem("%q is not a duration such as 500ms or 30s (0s to 1h)", wait.value)
+		}
+		if o.wait < 0 || o.wait > time.Hour {
+			return o, wait.problem("%v is out of range (0s to 1h)", o.wait)
+		}
+	}
+	o.dir, err = installedDir(f.dataDir, s)
+	return o, err
+}
+
+func runRetry(o retryOptions, s System) error {
+	control, err := state.ReadControl(o.dir)
+	if err != nil {
+		return hintOf(err)
+	}
+	if control.Paused {
+		return &hintedError{errors.New("reconnecting is paused"), "mcp-reconnect resume"}
+	}
+	before, err := o.instances()
+	if err != nil {
+		return err
+	}
+	for _, name := range o.servers {
+		if !slices.ContainsFunc(before, func(i state.Instance) bool { return serverOf(i, name) != nil }) {
+			return &hintedError{fmt.Errorf("no directory in use has a server %q", plain(name)), "mcp-reconnect status lists them"}
+		}
+	}
+	// A directory as its OpenCode calls it.
+	directory := ""
+	if o.directory != "" {
+		if len(before) == 0 {
+			return &hintedError{fmt.Errorf("%s is not in use in any running OpenCode", plain(o.directory)), "mcp-reconnect status lists those that are"}
+		}
+		directory = before[0].Directory
+	}
+	if len(before) == 0 {
+		fmt.Fprintf(s.Stderr, "mcp-reconnect: no running OpenCode uses the plugin in %s\n", plain(o.dir))
+		return nil
+	}
+	at, err := state.RequestRetry(o.dir, o.servers, directory)
+	if err != nil {
+		return hintOf(err)
+	}
+	fates, err := o.await(before, at)
+	if err != nil {
+		return err
+	}
+	return report(fates, s)
+}
+
+// instances are those that are in use, and asked.
+func (o retryOptions) instances() ([]state.Instance, error) {
+	found, err := state.Read(o.dir)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(found.List, func(i state.Instance) bool {
+		return !i.Started || o.directory != "" && !sameDirectory(o.directory, i.Directory)
+	}), nil
+}
+
+// sameDirectory reports whether two paths name one directory, symbolic links or not.
+func sameDirectory(a, b string) bool {
+	if a == b {
+		return true
+	}
+	real1, err1 := filepath.EvalSymlinks(a)
+	real2, err2 := filepath.EvalSymlinks(b)
+	return err1 == nil && err2 == nil && real1 == real2
+}
+
+func serverOf(i state.Instance, name string) *state.Server {
+	if n := slices.IndexFunc(i.Servers, func(s state.Server) bool { return s.Name == name }); n >= 0 {
+		return &i.Servers[n]
+	}
+	return nil
+}
+
+// A fate is what became of a server that was to be tried.
+type fate struct {
+	instance state.Instance
+	name     string
+	result   string
+	final    bool // it will not change by waiting
+	failed   bool
+	err      string
+}
+
+// await waits for what becomes of the servers that the retry is about.
+func (o retryOptions) await(before []state.Instance, at time.Time) ([]fate, error) {
+	for deadline := time.Now().Add(o.wait); ; time.Sleep(answerInterval) {
+		now, err := o.instances()
+		if err != nil {
+			return nil, err
+		}
+		var fates []fate
+		for _, i := range before {
+			for _, server := range i.Servers {
+				if len(o.servers) == 0 && server.Status != "failed" || len(o.servers) > 0 && !slices.Contains(o.servers, server.Name) {
+					continue
+				}
+				fates = append(fates, fateOf(i, server.Name, now, at))
+			}
+		}
+		pending := slices.ContainsFunc(fates, func(f fate) bool { return !f.final })
+		if !pending || time.Now().After(deadline) {
+			return fates, nil
+		}
+	}
+}
+
+func fateOf(i state.Instance, name string, now []state.Instance, at time.Time) fate {
+	f := fate{instance: i, name: name}
+	n := slices.IndexFunc(now, func(other state.Instance) bool { return other.Pid == i.Pid && other.Directory == i.Directory })
+	if n < 0 {
+		f.result, f.final = "its OpenCode or its directory was closed", true
+		return f
+	}
+	server := serverOf(now[n], name)
+	switch {
+	case now[n].RetriedAt.Before(at):
+		f.result, f.failed = "OpenCode has not answered yet", true
+	case server == nil:
+		f.result, f.final = "no longer configured", true
+	case server.Phase == "skipped":
+		f.result, f.final, f.failed = "left alone, as the policy says", true, true
+	case server.Status != "failed":
+		f.result, f.final = server.Status, true
+	case server.Phase == "trying" || server.TriedAt.Before(at):
+		f.result, f.failed = "still being tried", true
+	default:
+		f.result, f.final, f.failed, f.err = "still failed", true, true, server.Error
+	}
+	return f
+}
+
+// report prints fates. One that failed is a finding, with the exit status of one.
+func report(fates []fate, s System) error {
+	if len(fates) == 0 {
+		fmt.Fprintln(s.Stderr, "mcp-reconnect: no server is failed")
+		return nil
+	}
+	t := table{heading: []string{"OPENCODE", "DIRECTORY", "SERVER", "RESULT", "ERROR"}}
+	failed := false
+	for _, f := range fates {
+		failed = failed || f.failed
+		t.add(strconv.Itoa(f.instance.Pid), f.instance.Directory, f.name, f.result, f.err)
+	}
+	text := t.tabbed()
+	if s.StdoutTerminal {
+		text = t.columns(s.StdoutWidth())
+	}
+	if err := s.print(text); err != nil || !failed {
+		return err
+	}
+	return &exitError{status: 1}
+}

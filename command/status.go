@@ -1,0 +1,267 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mcp-reconnect/mcp-reconnect/state"
+)
+
+// watchInterval is how often status --watch looks.
+const watchInterval = 250 * time.Millisecond
+
+func statusCommand(s System) *cli.Command {
+	flags := statusFlags{
+		format:  &flagText{name: "format", value: "NAME", usage: "write in this format", choices: []string{"text", "json"}, initial: "text"},
+		watch:   &flagText{name: "watch", usage: "go on, and write anew when something changes"},
+		dataDir: newInstalledFlag(),
+	}
+	return &cli.Command{
+		Name:      "status",
+		Usage:     "show what the plugin is doing in every running OpenCode",
+		UsageText: "mcp-reconnect status [flags]",
+		Flags:     flagsOf([]*flagText{flags.format, flags.watch, flags.dataDir}),
+		Action: func(*cli.Context) error {
+			options, err := flags.options(s)
+			if err != nil {
+				return err
+			}
+			return runStatus(options, s)
+		},
+	}
+}
+
+type statusFlags struct{ format, watch, dataDir *flagText }
+
+type statusOptions struct {
+	dir         string
+	json, watch bool
+}
+
+func (f statusFlags) options(s System) (statusOptions, error) {
+	var o statusOptions
+	format, err := f.format.choice(s)
+	if err != nil {
+		return o, err
+	}
+	o.json = format == "json"
+	if o.watch, err = f.watch.on(s); err != nil {
+		return o, err
+	}
+	o.dir, err = installedDir(f.dataDir, s)
+	return o, err
+}
+
+func runStatus(o statusOptions, s System) error {
+	if !o.watch {
+		text, notes, err := o.look(s, time.Now())
+		if err != nil {
+			return err
+		}
+		for _, note := range notes {
+			fmt.Fprintf(s.Stderr, "mcp-reconnect: %s\n", note)
+		}
+		return s.print(text)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	screen := s.StdoutTerminal && !o.json
+	for last, first := "", true; ; first = false {
+		text, notes, err := o.look(s, time.Now())
+		if err != nil {
+			return err
+		}
+		if screen {
+			text += strings.Join(append(notes, ""), "\n")
+		}
+		if text != last || first {
+			last = text
+			if screen {
+				text = "\x1b[H\x1b[2J\x1b[3J" + text // home, clear, forget what scrolled away
+			}
+			if open, err := s.write(text); err != nil || !open {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(watchInterval):
+		}
+	}
+}
+
+// look returns the result as it is at a time, and notes for people.
+func (o statusOptions) look(s System, now time.Time) (text string, notes []string, err error) {
+	found, err := state.Read(o.dir)
+	if err != nil {
+		return "", nil, err
+	}
+	control, err := state.ReadControl(o.dir)
+	if err != nil {
+		notes = append(notes, err.Error())
+	}
+	if len(found.List) == 0 {
+		notes = append(notes, "no running OpenCode has loaded the plugin from "+plain(o.dir))
+	}
+	if control.Paused {
+		notes = append(notes, "reconnecting is paused; mcp-reconnect resume ends that")
+	}
+	if found.Newer > 0 {
+		notes = append(notes, fmt.Sprintf("%d more are of a newer mcp-reconnect", found.Newer))
+	}
+	if found.Elsewhere > 0 {
+		notes = append(notes, fmt.Sprintf("%d more are of another machine or container", found.Elsewhere))
+	}
+	switch {
+	case o.json:
+		text, err = statusJSON(o, found.List, control, !o.watch)
+	case s.StdoutTerminal:
+		text = statusTables(found.List, now, s.StdoutWidth())
+	default:
+		text = statusLines(found.List)
+	}
+	return text, notes, err
+}
+
+// phaseOf is a server's phase in one word: what the plugin does about it, or else
+// what OpenCode says.
+func phaseOf(server state.Server) string {
+	if server.Phase == "" || server.Phase == "aside" {
+		return server.Status
+	}
+	return server.Phase
+}
+
+// unused and unknown stand for the phase where there is no server to tell of.
+const (
+	unused  = "unused"  // the directory: nothing is looked at before it is in use
+	unknown = "unknown" // the status was not read yet, or there are no servers
+)
+
+// emptyPhase is the phase of an instance without servers.
+func emptyPhase(i state.Instance) string {
+	if !i.Started {
+		return unused
+	}
+	return unknown
+}
+
+func triesOf(server state.Server) string {
+	if server.Tries == 0 {
+		return ""
+	}
+	return strconv.Itoa(server.Tries)
+}
+
+// statusTables is a table for each process.
+func statusTables(instances []state.Instance, now time.Time, width int) string {
+	var b strings.Builder
+	var t *table
+	for n, i := range instances {
+		if n == 0 || instances[n-1].Pid != i.Pid {
+			if n > 0 {
+				b.WriteString(t.columns(width) + "\n")
+			}
+			t = &table{heading: []string{"DIRECTORY", "SERVER", "PHASE", "TRIES", "NEXT TRY", "SINCE", "LAST ERROR"}}
+			listens := "" // nothing more to say of one that does not
+			if i.URL != "" {
+				listens = " at " + i.URL
+			}
+			b.WriteString(plain(fmt.Sprintf("OpenCode %d%s, mcp-reconnect %s", i.Pid, listens, i.Version)) + "\n")
+		}
+		if len(i.Servers) == 0 {
+			t.add(i.Directory, "", emptyPhase(i), "", "", "", "")
+		}
+		for _, server := range i.Servers {
+			next, since := "", ""
+			if !server.DueAt.IsZero() {
+				next = "in " + away(server.DueAt.Sub(now))
+			}
+			if !server.Since.IsZero() {
+				since = away(now.Sub(server.Since))
+			}
+			t.add(i.Directory, server.Name, phaseOf(server), triesOf(server), next, since, server.Error)
+		}
+	}
+	if t != nil {
+		b.WriteString(t.columns(width))
+	}
+	return b.String()
+}
+
+// statusLines is a line for each server, with its process first.
+func statusLines(instances []state.Instance) string {
+	var t table
+	for _, i := range instances {
+		pid := strconv.Itoa(i.Pid)
+		if len(i.Servers) == 0 {
+			t.add(pid, i.Directory, "", emptyPhase(i), "", "", "", "")
+		}
+		for _, server := range i.Servers {
+			t.add(pid, i.Directory, server.Name, phaseOf(server), triesOf(server), rfc3339(server.DueAt), rfc3339(server.Since), server.Error)
+		}
+	}
+	return t.tabbed()
+}
+
+// statusJSON is described in the README. Lists are never null.
+func statusJSON(o statusOptions, instances []state.Instance, control state.Control, indent bool) (string, error) {
+	type server struct {
+		Name    string   `json:"name"`
+		Status  string   `json:"status"`
+		Phase   string   `json:"phase"`
+		Tries   int      `json:"tries"`
+		Error   string   `json:"error"`
+		Since   jsonTime `json:"since"`
+		LastTry jsonTime `json:"last_try"`
+		NextTry jsonTime `json:"next_try"`
+	}
+	type instance struct {
+		Directory string   `json:"directory"`
+		Started   bool     `json:"started"`
+		Paused    bool     `json:"paused"`
+		Servers   []server `json:"servers"`
+	}
+	type process struct {
+		Pid       int        `json:"pid"`
+		URL       string     `json:"url"`
+		Version   string     `json:"version"`
+		Instances []instance `json:"instances"`
+	}
+	result := struct {
+		FormatVersion string    `json:"format_version"`
+		Directory     string    `json:"plugin_directory"`
+		Paused        bool      `json:"paused"`
+		Processes     []process `json:"processes"`
+	}{"1.0", o.dir, control.Paused, []process{}}
+	for _, i := range instances {
+		if n := len(result.Processes); n == 0 || result.Processes[n-1].Pid != i.Pid {
+			result.Processes = append(result.Processes, process{i.Pid, i.URL, i.Version, nil})
+		}
+		shown := instance{i.Directory, i.Started, i.Paused, []server{}}
+		for _, s := range i.Servers {
+			shown.Servers = append(shown.Servers, server{s.Name, s.Status, s.Phase, s.Tries, s.Error,
+				jsonTime(s.Since), jsonTime(s.TriedAt), jsonTime(s.DueAt)})
+		}
+		last := &result.Processes[len(result.Processes)-1]
+		last.Instances = append(last.Instances, shown)
+	}
+	var b strings.Builder
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if indent {
+		encoder.SetIndent("", "  ")
+	}
+	err := encoder.Encode(result)
+	return b.String(), err
+}

@@ -1,10 +1,17 @@
 package main
 
 import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -25,7 +32,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("schema", "$schema") // cmpenv would expand it otherwise
 			return nil
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "running": running},
 	})
 }
 
@@ -46,5 +53,98 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if got != want {
 		ts.Fatalf("exit status %d, want %d", got, want)
+	}
+}
+
+// running lets a plugin in a running process, which is this test's, have written a state
+// file into a data directory: running DIR FILE, where FILE has what differs from that
+// of an instance in use, without servers.
+func running(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: running DIR FILE")
+	}
+	ts.Check(saveState(ts.MkAbs(args[0]), ts.ReadFile(args[1])))
+	ts.Setenv("RUNNING", strconv.Itoa(os.Getpid()))
+}
+
+func saveState(dataDir, differences string) error {
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	state := map[string]any{"format": 1, "version": "0.1.0", "pid": os.Getpid(), "host": host, "url": nil,
+		"started": true, "paused": false, "retriedAt": 0, "servers": []any{}}
+	if err := json.Unmarshal([]byte(differences), &state); err != nil {
+		return err
+	}
+	content, err := json.Marshal(state)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(dataDir, "mcp-reconnect", "state")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	hash := sha256.Sum256([]byte(fmt.Sprint(state["directory"])))
+	return os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d-%x.json", os.Getpid(), hash[:8])), content, 0o600)
+}
+
+// TestStatusWatches: a line of JSON at once, and one for each change, until it is interrupted.
+func TestStatusWatches(t *testing.T) {
+	data := t.TempDir()
+	cmd := exec.Command("mcp-reconnect", "status", "--watch", "--format", "json", "--data-dir", data)
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(pipe)
+	for n, directory := range []string{"", "/one", "/two"} {
+		if directory != "" {
+			if err := saveState(data, `{"directory":"`+directory+`"}`); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !lines.Scan() {
+			t.Fatal(lines.Err())
+		}
+		if got := strings.Count(lines.Text(), `"directory":`); got != n || !json.Valid(lines.Bytes()) {
+			t.Errorf("line %d tells of %d directories: %s", n, got, lines.Text())
+		}
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if lines.Scan() {
+		t.Errorf("and then %s", lines.Text())
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStatusWatchEndsWithItsReader: a closed pipe is a quiet end.
+func TestStatusWatchEndsWithItsReader(t *testing.T) {
+	data := t.TempDir()
+	cmd := exec.Command("sh", "-c", `mcp-reconnect status --watch --format json --data-dir "$0" | head -n 1`, data)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if lines := bufio.NewScanner(pipe); !lines.Scan() {
+		t.Fatal(lines.Err())
+	}
+	if err := saveState(data, `{"directory":"/one"}`); err != nil { // it writes once more
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil || stderr.Len() > 0 {
+		t.Errorf("%v, %s", err, stderr.String())
 	}
 }

@@ -81,6 +81,8 @@ func TestConfigurationIsNeverRepeated(t *testing.T) {
 			{"env", "--data-dir", "--" + content}, {"env", "--data-dir", content}, {"env", "--config-file", content}, {"env", "--output", content},
 			{"env", "--shell", content}, {"env", "--format", content}, {"env", "--entry", content}, {"env", "--max-delay", content},
 			{"env", "--only", content}, {"env", "--unset=" + content}, {"run", "--concurrency", content, "--", "true"},
+			{"status", content}, {"status", "--format", content}, {"status", "--watch=" + content}, {"retry", content}, {"retry", "--wait", content},
+			{"retry", "--directory", content}, {"pause", content}, {"resume", "--data-dir", content}, {"completion", content},
 		} {
 			if got := run(system(""), args...); got.status != 2 || got.stdout != "" || strings.Contains(got.stderr, secret) {
 				t.Errorf("%.40q: status %d, standard output %.100q, standard error %q", args, got.status, got.stdout, got.stderr)
@@ -133,7 +135,8 @@ func TestTheVariableIsReplacedNotAppended(t *testing.T) {
 }
 
 func TestEveryCommandsHelpGoesToStandardOutput(t *testing.T) {
-	for _, args := range [][]string{{"--help"}, {"-h"}, {"env", "--help"}, {"run", "--help"}, {"render", "-h"}, {"--version"}} {
+	for _, args := range [][]string{{"--help"}, {"-h"}, {"env", "--help"}, {"run", "--help"}, {"render", "-h"}, {"--version"},
+		{"check", "--help"}, {"status", "--help"}, {"retry", "--help"}, {"pause", "--help"}, {"resume", "--help"}, {"completion", "--help"}} {
 		if got := run(system(""), args...); got.status != 0 || got.stdout == "" || got.stderr != "" {
 			t.Errorf("%q: %+v", args, got)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-reconnect/mcp-reconnect/configmerge"
 	"github.com/mcp-reconnect/mcp-reconnect/plugin"
 	"github.com/mcp-reconnect/mcp-reconnect/shellenv"
+	"github.com/mcp-reconnect/mcp-reconnect/state"
 )
 
 // contentVariable is the variable in which OpenCode reads configuration.
@@ -200,6 +201,9 @@ func (t target) install(s System) error {
 		return &hintedError{err, "another directory can be chosen by --data-dir"}
 	case installed.Updated:
 		s.hint("the plugin has changed; an OpenCode that is running keeps the old one until it is restarted")
+	}
+	if control, err := state.ReadControl(t.location.Dir); err == nil && control.Paused {
+		s.hint("reconnecting is paused: mcp-reconnect resume ends that")
 	}
 	return nil
 }

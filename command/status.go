@@ -106,9 +106,9 @@ func (o statusOptions) look(s System, now time.Time) (text string, notes []strin
 	if err != nil {
 		return "", nil, err
 	}
-	control, err := state.ReadControl(o.dir)
-	if err != nil {
-		notes = append(notes, err.Error())
+	control, broken := state.ReadControl(o.dir)
+	if broken != nil {
+		notes = append(notes, broken.Error())
 	}
 	if len(found.List) == 0 {
 		notes = append(notes, "no running OpenCode has loaded the plugin from "+plain(o.dir))
@@ -117,10 +117,10 @@ func (o statusOptions) look(s System, now time.Time) (text string, notes []strin
 		notes = append(notes, "reconnecting is paused; mcp-reconnect resume ends that")
 	}
 	if found.Newer > 0 {
-		notes = append(notes, fmt.Sprintf("%d more are of a newer mcp-reconnect", found.Newer))
+		notes = append(notes, fmt.Sprintf("not shown, as they are of a newer mcp-reconnect: %d", found.Newer))
 	}
 	if found.Elsewhere > 0 {
-		notes = append(notes, fmt.Sprintf("%d more are of another machine or container", found.Elsewhere))
+		notes = append(notes, fmt.Sprintf("not shown, as they are of another machine or container: %d", found.Elsewhere))
 	}
 	switch {
 	case o.json:

@@ -158,6 +158,10 @@ func readFile(path string) (f file, written time.Time, err error) {
 	if err != nil {
 		return f, info.ModTime(), err
 	}
+	var newer struct{ Format int } // whose other fields may be of other types
+	if json.Unmarshal(content, &newer) == nil && newer.Format > format {
+		return file{Format: newer.Format}, info.ModTime(), nil
+	}
 	return f, info.ModTime(), json.Unmarshal(content, &f)
 }
 

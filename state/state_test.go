@@ -117,7 +117,7 @@ func TestHalfDeadState(t *testing.T) {
 		"somebody else's file":      write("notes.txt", "hello"),
 		"a living one's broken":     write(fmt.Sprint(alive, "-1123456789abcdef.json"), `{"format":1`),
 		"a living one's on its way": write(fmt.Sprint(".", alive, hash, ".tmp"), `{"fo`),
-		"of a newer version":        save(t, dir, 1, func(f map[string]any) { f["format"], f["servers"] = 2, []any{} }),
+		"of a newer version":        save(t, dir, 1, func(f map[string]any) { f["format"], f["servers"] = 2, "in another form" }),
 		"of another machine":        save(t, dir, deadPid+1, func(f map[string]any) { f["host"] = "another" }),
 		"not named as ours":         write("4242.json", "{}"),
 	}

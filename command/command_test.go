@@ -66,6 +66,12 @@ func TestConfigurationIsNeverRepeated(t *testing.T) {
 				t.Errorf("%.40q by %s: status %d, standard output %.100q, standard error %q", content, name, got.status, got.stdout, got.stderr)
 			}
 		}
+		for _, format := range []string{"text", "json", "github"} { // which reports findings as its result
+			got := run(system(content, "PATH="), "check", "--config-file", "-", "--data-dir", data, "--format", format)
+			if got.status != 1 || got.stderr != "" || strings.Contains(got.stdout, secret) {
+				t.Errorf("check of %.40q: status %d, standard output %q, standard error %q", content, got.status, got.stdout, got.stderr)
+			}
+		}
 		if !strings.ContainsAny(content, "{[") || !strings.Contains(content, `"`) {
 			continue // a single word is named where a command or a flag is expected
 		}
@@ -81,6 +87,7 @@ func TestConfigurationIsNeverRepeated(t *testing.T) {
 			{"env", "--data-dir", "--" + content}, {"env", "--data-dir", content}, {"env", "--config-file", content}, {"env", "--output", content},
 			{"env", "--shell", content}, {"env", "--format", content}, {"env", "--entry", content}, {"env", "--max-delay", content},
 			{"env", "--only", content}, {"env", "--unset=" + content}, {"run", "--concurrency", content, "--", "true"},
+			{"check", content}, {"check", "--format", content}, {"check", "--opencode", content}, {"check", "--config-file", content}, {"check", "--strict=" + content},
 		} {
 			if got := run(system(""), args...); got.status != 2 || got.stdout != "" || strings.Contains(got.stderr, secret) {
 				t.Errorf("%.40q: status %d, standard output %.100q, standard error %q", args, got.status, got.stdout, got.stderr)
@@ -133,7 +140,7 @@ func TestTheVariableIsReplacedNotAppended(t *testing.T) {
 }
 
 func TestEveryCommandsHelpGoesToStandardOutput(t *testing.T) {
-	for _, args := range [][]string{{"--help"}, {"-h"}, {"env", "--help"}, {"run", "--help"}, {"render", "-h"}, {"--version"}} {
+	for _, args := range [][]string{{"--help"}, {"-h"}, {"env", "--help"}, {"run", "--help"}, {"check", "--help"}, {"render", "-h"}, {"--version"}} {
 		if got := run(system(""), args...); got.status != 0 || got.stdout == "" || got.stderr != "" {
 			t.Errorf("%q: %+v", args, got)
 		}

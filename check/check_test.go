@@ -4,10 +4,14 @@ package check
 
 import (
 	"context"
+	"io"
+	"log"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -73,7 +77,9 @@ func found(t *testing.T, o Options) []string {
 }
 
 func TestRun(t *testing.T) {
-	inList := func(o *Options, more string) { o.Content = strings.Replace(o.Content, `"plugin":[`, `"plugin":[`+more+`,`, 1) }
+	inList := func(o *Options, more string) {
+		o.Content = strings.Replace(o.Content, `"plugin":[`, `"plugin":[`+more+`,`, 1)
+	}
 	version := func(v string, change func(o *Options)) func(*testing.T, *Options) {
 		return func(_ *testing.T, o *Options) {
 			o.Version = v
@@ -276,6 +282,37 @@ func TestLiveWithWhatIsNotOpenCode(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	if _, err := os.Stat(lines[len(lines)-2]); !os.IsNotExist(err) {
 		t.Errorf("its directory is still there: %v", err)
+	}
+}
+
+// TestMain lets this binary be an OpenCode, which answers every request with the status in $FAKE_STATUS and loads nothing.
+func TestMain(m *testing.M) {
+	status, err := strconv.Atoi(os.Getenv("FAKE_STATUS"))
+	if err != nil {
+		os.Exit(m.Run())
+	}
+	answer := func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(status)
+		io.WriteString(w, "sk-5ecret")
+	}
+	log.Fatal(http.ListenAndServe("127.0.0.1:"+os.Args[len(os.Args)-1], http.HandlerFunc(answer)))
+}
+
+func TestLiveWithoutThePlugin(t *testing.T) {
+	before := loadLimit
+	loadLimit = 300 * time.Millisecond
+	t.Cleanup(func() { loadLimit = before })
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for status, want := range map[string]string{"200": LiveNotLoaded, "400": LiveRefused, "500": LiveRefused} {
+		o := well(t)
+		o.Environ = append(os.Environ(), "FAKE_STATUS="+status)
+		found, err := Live(t.Context(), self, o)
+		if err != nil || len(found) != 1 || found[0].ID != want || strings.Contains(found[0].Summary, "5ecret") {
+			t.Errorf("status %s: %+v, %v", status, found, err)
+		}
 	}
 }
 

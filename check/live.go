@@ -20,10 +20,13 @@ import (
 
 const (
 	liveLimit   = time.Minute      // for all of it; the first start in a new home installs packages
-	loadLimit   = 15 * time.Second // from OpenCode's answer on, for the plugin to say that it is there
 	answerLimit = 10 * time.Second // for a request, which is then made again
 	livePause   = 100 * time.Millisecond
 )
+
+// loadLimit is how long the plugin may take to say that it is there, from OpenCode's
+// answer on. Tests shorten it.
+var loadLimit = 15 * time.Second
 
 // Live starts OpenCode once with the content, in a home of its own and on loopback
 // alone, makes it load its plugins for an empty project, which starts no MCP server, and

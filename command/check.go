@@ -50,7 +50,7 @@ type checkFlags struct {
 func newCheckFlags() checkFlags {
 	f := checkFlags{
 		targetFlags: newTargetFlags(),
-		format:      &flagText{name: "format", value: "NAME", usage: "write in this format", choices: checkFormats, initial: checkFormats[0]},
+		format:      &flagText{name: "format", value: "NAME", usage: "write in this format", choices: []string{"text", "json", "github"}, initial: "text"},
 		strict:      &flagText{name: "strict", usage: "let warnings count"},
 		openCode:    &flagText{name: "opencode", value: "FILE", usage: "ask this program for its version", initial: "opencode, if it is in PATH"},
 		live:        &flagText{name: "live", usage: "if nothing is wrong so far, start OpenCode once, isolated, and see whether it loads the plugin"},
@@ -64,8 +64,6 @@ func newCheckFlags() checkFlags {
 func (f checkFlags) all() []cli.Flag {
 	return flagsOf([]*flagText{f.format, f.strict, f.openCode, f.live, f.dataDir, f.content, f.file}, f.policy)
 }
-
-var checkFormats = []string{"text", "json", "github"}
 
 type checkOptions struct {
 	check.Options

@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-reconnect/mcp-reconnect/configmerge"
 	"github.com/mcp-reconnect/mcp-reconnect/plugin"
 	"github.com/mcp-reconnect/mcp-reconnect/shellenv"
+	"github.com/mcp-reconnect/mcp-reconnect/state"
 )
 
 // A Severity says whether a finding counts.
@@ -275,7 +276,13 @@ func (c *checker) checkDisk() error {
 		}
 		d.Filename, d.Line = flaw.Path, flaw.Line
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	if control, err := state.ReadControl(c.location.Dir); err == nil && control.Paused {
+		c.add(Paused, Warning, "mcp-reconnect is paused: the plugin is loaded and reconnects nothing")
+	}
+	return nil
 }
 
 // checkSwitches looks for what makes OpenCode leave plugins out. Of its variables

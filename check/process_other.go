@@ -2,7 +2,17 @@
 
 package check
 
-import "os/exec"
+import (
+	"os/exec"
+	"strconv"
+)
 
-// group leaves a command as it is: cancelled, it ends alone.
-func group(*exec.Cmd) {}
+// group lets all that a command started end when the command is cancelled.
+func group(cmd *exec.Cmd) {
+	cmd.Cancel = func() error {
+		if exec.Command("taskkill", "/T", "/F", "/PID", strconv.Itoa(cmd.Process.Pid)).Run() == nil {
+			return nil
+		}
+		return cmd.Process.Kill()
+	}
+}

@@ -31,6 +31,9 @@ const (
 	OpenCodeUnknown     = "opencode-unknown"
 	OpenCodeUnsupported = "opencode-unsupported"
 	OpenCode2           = "opencode-2"
+	Paused              = "paused"
+	LiveNotLoaded       = "live-not-loaded"
+	LiveRefused         = "live-refused"
 )
 
 const runEnv = "run mcp-reconnect env, with the same flags, and evaluate what it prints"
@@ -61,6 +64,9 @@ var advice = map[string]string{
 	OpenCodeUnknown:     "name the program by --opencode",
 	OpenCodeUnsupported: "update OpenCode to 1.0.142 or later",
 	OpenCode2:           "use OpenCode 1",
+	Paused:              "run mcp-reconnect resume",
+	LiveNotLoaded:       "look for the plugin in what opencode serve --print-logs says, with the same variable",
+	LiveRefused:         "run opencode debug config with the same variable: it says what it does not take, and may show secrets; a {file:~/…} token finds nothing in the empty home of this start",
 }
 
 // IDs lists the rules, sorted.

@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -47,10 +50,10 @@ type checkFlags struct {
 func newCheckFlags() checkFlags {
 	f := checkFlags{
 		targetFlags: newTargetFlags(),
-		format:      &flagText{name: "format", value: "NAME", usage: "write in this format", choices: checkFormats, initial: checkFormats[0]},
+		format:      &flagText{name: "format", value: "NAME", usage: "write in this format", choices: []string{"text", "json", "github"}, initial: "text"},
 		strict:      &flagText{name: "strict", usage: "let warnings count"},
-		openCode:    &flagText{name: "opencode", value: "PATH", usage: "ask this program for its version", initial: "opencode, if it is in PATH"},
-		live:        &flagText{name: "live", usage: "start OpenCode once, isolated, and see whether it loads the plugin"},
+		openCode:    &flagText{name: "opencode", value: "FILE", usage: "ask this program for its version", initial: "opencode, if it is in PATH"},
+		live:        &flagText{name: "live", usage: "if nothing is wrong so far, start OpenCode once, isolated, and see whether it loads the plugin"},
 	}
 	f.dataDir.usage = "the plugin is in DIR/mcp-reconnect"
 	f.content.usage = "check TEXT"
@@ -61,8 +64,6 @@ func newCheckFlags() checkFlags {
 func (f checkFlags) all() []cli.Flag {
 	return flagsOf([]*flagText{f.format, f.strict, f.openCode, f.live, f.dataDir, f.content, f.file}, f.policy)
 }
-
-var checkFormats = []string{"text", "json", "github"}
 
 type checkOptions struct {
 	check.Options
@@ -109,18 +110,24 @@ func (f checkFlags) options(s System) (checkOptions, error) {
 	if home := s.getenv("USERPROFILE"); o.Home == "" && home != "" { // Windows
 		o.Home = home
 	}
-	o.asked = openCode.ok()
-	if !o.asked {
+	if o.asked = openCode.ok(); !o.asked {
 		openCode.value = "opencode"
 	}
-	if o.openCode, err = findCommand(openCode.value, s.getenv("PATH")); err != nil && (o.asked || o.live) {
-		return o, fmt.Errorf("asking OpenCode: %w", err)
+	path, err := findCommand(openCode.value, s.getenv("PATH"))
+	switch {
+	case err == nil:
+		o.openCode, err = filepath.Abs(path) // it is started elsewhere
+	case o.asked || o.live:
+		err = fmt.Errorf("asking OpenCode: %w", err)
+	default:
+		err = nil
 	}
-	return o, nil
+	return o, err
 }
 
 func runCheck(o checkOptions, s System) error {
-	ctx := context.Background()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // so that no OpenCode is left behind
+	defer stop()
 	if o.openCode != "" {
 		version, err := check.Version(ctx, o.openCode, o.Environ)
 		if err != nil && (o.asked || o.live) {
@@ -131,6 +138,13 @@ func runCheck(o checkOptions, s System) error {
 	report, err := check.Run(o.Options)
 	if err != nil {
 		return cannotCheck(err)
+	}
+	if o.live && report.Count(check.Error) == 0 { // it could but repeat them, and take a minute
+		found, err := check.Live(ctx, o.openCode, o.Options)
+		if err != nil {
+			return cannotCheck(err)
+		}
+		report.Diagnostics = append(report.Diagnostics, found...)
 	}
 	write := map[string]func(checkOptions, check.Report) string{"text": checkText, "json": checkJSON, "github": checkGitHub}[o.format]
 	if err := s.print(write(o, report)); err != nil {

@@ -66,6 +66,12 @@ func TestConfigurationIsNeverRepeated(t *testing.T) {
 				t.Errorf("%.40q by %s: status %d, standard output %.100q, standard error %q", content, name, got.status, got.stdout, got.stderr)
 			}
 		}
+		for _, format := range []string{"text", "json", "github"} { // which reports findings as its result
+			got := run(system(content, "PATH="), "check", "--config-file", "-", "--data-dir", data, "--format", format)
+			if got.status != 1 || got.stderr != "" || strings.Contains(got.stdout, secret) {
+				t.Errorf("check of %.40q: status %d, standard output %q, standard error %q", content, got.status, got.stdout, got.stderr)
+			}
+		}
 		if !strings.ContainsAny(content, "{[") || !strings.Contains(content, `"`) {
 			continue // a single word is named where a command or a flag is expected
 		}
@@ -83,6 +89,7 @@ func TestConfigurationIsNeverRepeated(t *testing.T) {
 			{"env", "--only", content}, {"env", "--unset=" + content}, {"run", "--concurrency", content, "--", "true"},
 			{"status", content}, {"status", "--format", content}, {"status", "--watch=" + content}, {"retry", content}, {"retry", "--wait", content},
 			{"retry", "--directory", content}, {"pause", content}, {"resume", "--data-dir", content}, {"completion", content},
+			{"check", content}, {"check", "--format", content}, {"check", "--opencode", content}, {"check", "--config-file", content}, {"check", "--strict=" + content},
 		} {
 			if got := run(system(""), args...); got.status != 2 || got.stdout != "" || strings.Contains(got.stderr, secret) {
 				t.Errorf("%.40q: status %d, standard output %.100q, standard error %q", args, got.status, got.stdout, got.stderr)

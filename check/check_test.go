@@ -1,0 +1,335 @@
+//go:build unix
+
+package check
+
+import (
+	"context"
+	"io"
+	"log"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mcp-reconnect/mcp-reconnect/configmerge"
+	"github.com/mcp-reconnect/mcp-reconnect/plugin"
+)
+
+// well returns options with which nothing is found.
+func well(t *testing.T) Options {
+	t.Helper()
+	root := t.TempDir()
+	for _, dir := range []string{"home", "project/.git"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := Options{
+		Variable: "OPENCODE_CONFIG_CONTENT", Source: "OPENCODE_CONFIG_CONTENT",
+		DataDir: filepath.Join(root, "da ta%ü"), Policy: plugin.DefaultPolicy(),
+		Dir: filepath.Join(root, "project"), Home: filepath.Join(root, "home"), Version: "1.18.33",
+	}
+	installed, err := plugin.Install(o.DataDir, o.Policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Content, err = configmerge.Merge("", configmerge.Entry{URL: installed.Entry}); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// found lists what Run finds as "severity id".
+func found(t *testing.T, o Options) []string {
+	t.Helper()
+	report, err := Run(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := []string{}
+	for _, d := range report.Diagnostics {
+		if d.Summary == "" || d.Detail == "" || strings.HasSuffix(d.Summary, ".") || strings.HasSuffix(d.Detail, ".") {
+			t.Errorf("%+v: a summary and what to do, without final periods", d)
+		}
+		if !slices.Contains(IDs(), d.ID) {
+			t.Errorf("%s is no rule", d.ID)
+		}
+		list = append(list, string(d.Severity)+" "+d.ID)
+	}
+	return list
+}
+
+func TestRun(t *testing.T) {
+	inList := func(o *Options, more string) {
+		o.Content = strings.Replace(o.Content, `"plugin":[`, `"plugin":[`+more+`,`, 1)
+	}
+	version := func(v string, change func(o *Options)) func(*testing.T, *Options) {
+		return func(_ *testing.T, o *Options) {
+			o.Version = v
+			change(o)
+		}
+	}
+	nothing := func(*Options) {}
+	comment := func(o *Options) { o.Content += "// x" }
+	path := func(o *Options) { o.Content = `{"plugin":["` + o.DataDir + `/mcp-reconnect"]}` }
+	plugins := func(o *Options) { o.Content = `{"plugins":1,` + o.Content[1:] }
+	link := func(t *testing.T, o *Options) string {
+		name := filepath.Join(filepath.Dir(o.Dir), "link")
+		if err := os.Symlink(o.DataDir, name); err != nil {
+			t.Fatal(err)
+		}
+		return `"file://` + name + `/mcp-reconnect"`
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(t *testing.T, o *Options)
+		want   []string
+	}{
+		{"well", version("1.18.33", nothing), nil},
+		{"others in the list", func(t *testing.T, o *Options) {
+			inList(o, `"x", 1, null, [], {}, "./y", ["z", {}], "file:///elsewhere/mcp-reconnect"`)
+		}, nil},
+		{"an empty text from a file", func(t *testing.T, o *Options) { o.Content, o.Source = "", "x.json" }, []string{"error content-missing"}},
+		{"only a byte order mark", func(t *testing.T, o *Options) { o.Content = "\ufeff" }, []string{"error content-missing"}},
+		{"a byte order mark", func(t *testing.T, o *Options) { o.Content = "\ufeff" + o.Content }, []string{"error content-not-strict"}},
+		{"a comment", version("1.18.33", comment), nil},
+		{"a comment, which is not read", version("1.2.1", comment), []string{"error content-not-strict"}},
+		{"the last of two lists counts", func(t *testing.T, o *Options) { o.Content = o.Content[:len(o.Content)-1] + `,"plugin":[]}` }, []string{"error entry-missing"}},
+		{"the order does not count", func(t *testing.T, o *Options) { o.Content = strings.Replace(o.Content, `"]}`, `","x"]}`, 1) }, nil},
+		{"a path, unknown version", version("", path), []string{"warning entry-form", "info opencode-unknown"}},
+		{"a path, which is not loaded", version("1.3.2", path), []string{"error entry-form"}},
+		{"another spelling", func(t *testing.T, o *Options) { o.Content = strings.Replace(o.Content, "file://", "FILE:", 1) }, []string{"warning entry-form"}},
+		{"through a symbolic link", func(t *testing.T, o *Options) { o.Content = `{"plugin":[` + link(t, o) + `]}` }, []string{"warning entry-form"}},
+		{"a link beside it", func(t *testing.T, o *Options) { inList(o, link(t, o)) }, []string{"warning entry-form", "error entry-repeated"}},
+		{"a relative entry", func(t *testing.T, o *Options) { inList(o, `"../da ta%ü/mcp-reconnect"`) }, []string{"warning entry-form", "error entry-repeated"}},
+		{"plugins, ignored", version("1.18.11", plugins), []string{"warning plugins-key"}},
+		{"plugins, refused first", version("1.2.11", plugins), []string{"error plugins-key"}},
+		{"plugins, refused last", version("1.18.10", plugins), []string{"error plugins-key"}},
+		{"plugins, ignored before", version("1.1.65", plugins), []string{"warning plugins-key"}},
+		{"plugins, in OpenCode 2", version("2.0.26", plugins), []string{"warning opencode-2"}},
+		{"plugins, unknown version", version("", plugins), []string{"warning plugins-key", "info opencode-unknown"}},
+		{"too old", version("1.0.141", nothing), []string{"error opencode-unsupported"}},
+		{"just not too old", version("1.0.142", nothing), nil},
+		{"a preview of 2", version("2.0.0-beta.1", nothing), []string{"warning opencode-2"}},
+		{"a data directory that cannot be", func(t *testing.T, o *Options) { o.DataDir += "?" }, []string{"error data-dir"}},
+		{"no files of the plugin", func(t *testing.T, o *Options) {
+			for _, name := range []string{"plugin.js", "package.json"} {
+				if err := os.Remove(filepath.Join(o.DataDir, "mcp-reconnect", name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, []string{"error not-installed", "error not-installed"}},
+		{"paused", func(t *testing.T, o *Options) {
+			write(t, filepath.Join(o.DataDir, "mcp-reconnect", "control.json"), `{"paused":true,"retry":{"at":0,"servers":[]}}`)
+		}, []string{"warning paused"}},
+		{"resumed", func(t *testing.T, o *Options) {
+			write(t, filepath.Join(o.DataDir, "mcp-reconnect", "control.json"), `{"paused":false,"retry":{"at":0,"servers":[]}}`)
+		}, nil},
+		{"plugins are off", func(t *testing.T, o *Options) { o.Environ = []string{"OPENCODE_PURE=yes"} }, []string{"error plugins-disabled"}},
+		{"plugins are not off", func(t *testing.T, o *Options) {
+			o.Environ = []string{"OPENCODE_PURE=no", "OPENCODE_DISABLE_DEFAULT_PLUGINS=1"}
+		}, nil},
+		{"an empty switch", func(t *testing.T, o *Options) { o.Environ = []string{"OPENCODE_PURE="} }, []string{"error plugins-disabled"}},
+		{"the home's own directory", func(t *testing.T, o *Options) {
+			write(t, filepath.Join(o.Home, ".opencode/opencode.json"), `{"plugin":["`+o.DataDir+`/mcp-reconnect"]}`)
+		}, []string{"error loaded-twice"}},
+		{"another place for configuration", func(t *testing.T, o *Options) {
+			write(t, filepath.Join(o.Dir, "xdg/opencode/config.json"), o.Content)
+			o.Environ = []string{"XDG_CONFIG_HOME=" + filepath.Join(o.Dir, "xdg")}
+		}, []string{"warning loaded-twice"}},
+		{"a variable's file, and relative", func(t *testing.T, o *Options) {
+			write(t, filepath.Join(o.Dir, "x.json"), `{"plugin":["../da ta%ü/mcp-reconnect/plugin.js"]}`)
+			o.Environ = []string{"OPENCODE_CONFIG=x.json"}
+		}, []string{"error loaded-twice"}},
+		{"above the work tree", func(t *testing.T, o *Options) {
+			write(t, filepath.Join(filepath.Dir(o.Dir), "opencode.json"), `{"plugin":["`+o.DataDir+`/mcp-reconnect"]}`)
+		}, nil},
+		{"a file that cannot be read", func(t *testing.T, o *Options) { write(t, filepath.Join(o.Dir, "opencode.json", "x"), "") }, []string{"info config-unread"}},
+		{"another plugin that is loaded by itself", func(t *testing.T, o *Options) {
+			write(t, filepath.Join(o.Home, ".config/opencode/plugin/x.js"), "export default async () => ({})")
+		}, nil},
+		{"listed elsewhere alone", func(t *testing.T, o *Options) {
+			write(t, filepath.Join(o.Dir, "opencode.json"), o.Content)
+			o.Content = `{"plugin":[]}`
+		}, []string{"error entry-missing"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := well(t)
+			tt.change(t, &o)
+			if diff := cmp.Diff(append([]string{}, tt.want...), found(t, o)); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhatCannotBeLookedAtIsAnError(t *testing.T) {
+	o := well(t)
+	o.DataDir = filepath.Join(o.DataDir, "mcp-reconnect", "plugin.js") // a file where a directory should be
+	if report, err := Run(o); err == nil {
+		t.Errorf("%+v", report)
+	}
+}
+
+func TestVersions(t *testing.T) {
+	for output, want := range map[string]string{
+		"1.18.33\n": "1.18.33", "opencode v2.0.26\n": "2.0.26", "v1.0.142": "1.0.142",
+		"\x1b[1mopencode\x1b[0m \x1b[32mv2.0.26\x1b[39m\r\n": "2.0.26",
+		"0.0.0-next-15123\n": "0.0.0-next-15123", "a note\n1.2.3\n": "1.2.3", "1.2.3-beta.1+5": "1.2.3-beta.1+5",
+		"": "", "1.2": "", "sk-5ecret": "", "version 1": "", "1.2.3 4": "",
+	} {
+		if got := versionIn(output); got != want {
+			t.Errorf("%q: %q, want %q", output, got, want)
+		}
+	}
+	for version, known := range map[string]bool{"1.18.33": true, "2.0.0-beta.1": true, "0.0.0-next-15123": false, "": false, "x": false} {
+		if got := parseVersion(version); (got != "") != known {
+			t.Errorf("%q: %q", version, got)
+		}
+	}
+}
+
+// program writes a shell script.
+func program(t *testing.T, script string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "opencode")
+	write(t, path, script)
+	if err := os.Chmod(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestProgramsThatAreNotOpenCode(t *testing.T) {
+	for name, tt := range map[string]struct{ script, want string }{
+		"silent":          {"#!/bin/sh\nexit 0", "no version of OpenCode"},
+		"failing":         {"#!/bin/sh\necho sk-5ecret; echo sk-5ecret >&2; exit 4", "exit status 4"},
+		"talking":         {"#!/bin/sh\nyes sk-5ecret | head -c 1000000", "no version of OpenCode"},
+		"no interpreter":  {"#!/nowhere\n", "OpenCode cannot be run: no such file or directory"},
+		"leaving a child": {"#!/bin/sh\nsleep 30 & echo 1.2.3", ""},
+	} {
+		start := time.Now()
+		version, err := Version(t.Context(), program(t, tt.script), os.Environ())
+		if tt.want == "" {
+			if version != "1.2.3" || err != nil {
+				t.Errorf("%s: %q, %v", name, version, err)
+			}
+		} else if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "5ecret") {
+			t.Errorf("%s: %q, %v", name, version, err)
+		}
+		if elapsed := time.Since(start); elapsed > patience/2 {
+			t.Errorf("%s: took %v", name, elapsed)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	version, err := Version(ctx, program(t, "#!/bin/sh\nsleep 30"), os.Environ())
+	if err == nil || time.Since(start) > patience/2 {
+		t.Errorf("hanging: %q after %v", version, time.Since(start))
+	}
+}
+
+// TestLiveWithWhatIsNotOpenCode starts programs that do not serve.
+func TestLiveWithWhatIsNotOpenCode(t *testing.T) {
+	o := well(t)
+	o.Environ = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + t.TempDir()}
+	diagnostics, err := Live(t.Context(), program(t, "#!/bin/sh\necho sk-5ecret; exit 1"), o)
+	if err != nil || len(diagnostics) != 1 || diagnostics[0].ID != LiveRefused {
+		t.Errorf("one that ends: %+v, %v", diagnostics, err)
+	}
+	if diagnostics, err = Live(t.Context(), program(t, "#!/nowhere\n"), o); err == nil {
+		t.Errorf("one that cannot be started: %+v", diagnostics)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	// The child notes its environment, and outlives its parent if nobody ends both.
+	seen := filepath.Join(t.TempDir(), "seen")
+	o.Environ = append(o.Environ, "OPENCODE_SERVER_PASSWORD=sk-5ecret", "XDG_CONFIG_HOME=/x", "HOME=/x", "KEPT=1")
+	diagnostics, err = Live(ctx, program(t, "#!/bin/sh\n(env; pwd; echo $$) >"+seen+"\nsleep 30 & wait"), o)
+	if err == nil || !strings.Contains(err.Error(), "does not answer") {
+		t.Errorf("one that hangs: %+v, %v", diagnostics, err)
+	}
+	text, err := os.ReadFile(seen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"KEPT=1", "OPENCODE_CONFIG_CONTENT=" + o.Content, "OPENCODE_DISABLE_AUTOUPDATE=1"} {
+		if !strings.Contains(string(text), part) {
+			t.Errorf("%s is missing in its environment", part)
+		}
+	}
+	if strings.Contains(string(text), "5ecret") || strings.Contains(string(text), "=/x\n") {
+		t.Errorf("it is not isolated:\n%s", text)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if _, err := os.Stat(lines[len(lines)-2]); !os.IsNotExist(err) {
+		t.Errorf("its directory is still there: %v", err)
+	}
+}
+
+// TestMain lets this binary be an OpenCode, which answers every request with the status in $FAKE_STATUS and loads nothing.
+func TestMain(m *testing.M) {
+	status, err := strconv.Atoi(os.Getenv("FAKE_STATUS"))
+	if err != nil {
+		os.Exit(m.Run())
+	}
+	answer := func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(status)
+		io.WriteString(w, "sk-5ecret")
+	}
+	log.Fatal(http.ListenAndServe("127.0.0.1:"+os.Args[len(os.Args)-1], http.HandlerFunc(answer)))
+}
+
+func TestLiveWithoutThePlugin(t *testing.T) {
+	before := loadLimit
+	loadLimit = 300 * time.Millisecond
+	t.Cleanup(func() { loadLimit = before })
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for status, want := range map[string]string{"200": LiveNotLoaded, "400": LiveRefused, "500": LiveRefused} {
+		o := well(t)
+		o.Environ = append(os.Environ(), "FAKE_STATUS="+status)
+		found, err := Live(t.Context(), self, o)
+		if err != nil || len(found) != 1 || found[0].ID != want || strings.Contains(found[0].Summary, "5ecret") {
+			t.Errorf("status %s: %+v, %v", status, found, err)
+		}
+	}
+}
+
+// TestEveryRuleIsDocumented compares the rules with the README's table.
+func TestEveryRuleIsDocumented(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(readme), "\n## Checking it in CI\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	documented := []string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z0-9-]+)` \\|").FindAllStringSubmatch(section, -1) {
+		documented = append(documented, row[1])
+	}
+	slices.Sort(documented)
+	if diff := cmp.Diff(IDs(), documented); diff != "" {
+		t.Errorf("-rules +README\n%s", diff)
+	}
+}

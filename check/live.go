@@ -1,0 +1,204 @@
+package check
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mcp-reconnect/mcp-reconnect/plugin"
+	"github.com/mcp-reconnect/mcp-reconnect/state"
+)
+
+const (
+	liveLimit   = time.Minute      // for all of it; the first start in a new home installs packages
+	answerLimit = 10 * time.Second // for a request, which is then made again
+	livePause   = 100 * time.Millisecond
+)
+
+// loadLimit is how long the plugin may take to say that it is there, from OpenCode's
+// answer on. Tests shorten it.
+var loadLimit = 15 * time.Second
+
+// Live starts OpenCode once with the content, in a home of its own and on loopback
+// alone, makes it load its plugins for an empty project, which starts no MCP server, and
+// looks whether ours says that it is there. All of that is gone when it returns. An
+// error says that OpenCode could not be started or did not answer.
+func Live(ctx context.Context, program string, o Options) ([]Diagnostic, error) {
+	location, err := plugin.Locate(o.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.MkdirTemp("", "mcp-reconnect-check-")
+	if err != nil {
+		return nil, err
+	}
+	defer removeAll(root)
+	if root, err = filepath.EvalSymlinks(root); err != nil { // the plugin tells the directory without links
+		return nil, err
+	}
+	project := filepath.Join(root, "project")
+	if err := os.Mkdir(project, 0o700); err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, fmt.Errorf("starting OpenCode: %w", err)
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, liveLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, "serve", "--hostname", "127.0.0.1", "--port", strconv.Itoa(port))
+	cmd.Dir, cmd.Env = project, isolated(o, root)
+	cmd.WaitDelay = time.Second
+	group(cmd)
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("OpenCode cannot be started: %w", cause(err))
+	}
+	ended := make(chan struct{})
+	go func() {
+		cmd.Wait() // how it ended says nothing that may be repeated
+		close(ended)
+	}()
+	defer state.Read(location.Dir) // which removes what the process left there
+	defer func() {
+		cmd.Cancel()
+		<-ended
+	}()
+
+	c := checker{Options: o}
+	found, err := c.watch(ctx, port, project, location, ended)
+	if err != nil {
+		return nil, err
+	}
+	if !found && len(c.found) == 0 {
+		c.add(LiveNotLoaded, Error, "OpenCode started and did not load the plugin")
+	}
+	return c.found, nil
+}
+
+// watch makes an instance and waits until the plugin in it says that it is there.
+func (c *checker) watch(ctx context.Context, port int, project string, l plugin.Location, ended <-chan struct{}) (found bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answer := make(chan int, 1)
+	go func() { answer <- answerTo(ctx, port, "/config?directory="+url.QueryEscape(project)) }()
+	var enough <-chan time.Time
+	for {
+		instances, err := state.Read(l.Dir)
+		if err != nil {
+			return false, err
+		}
+		for _, instance := range instances.List {
+			if instance.Directory == project {
+				return true, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return false, fmt.Errorf("OpenCode does not answer within %v", liveLimit)
+			}
+			return false, errors.New("interrupted")
+		case <-ended:
+			if ctx.Err() == nil { // not by us
+				c.add(LiveRefused, Error, "OpenCode ended by itself with this configuration")
+				return false, nil
+			}
+		case status := <-answer:
+			if status != 200 && status != 0 {
+				c.add(LiveRefused, Error, fmt.Sprintf("OpenCode answers every request with status %d with this configuration", status))
+				return false, nil
+			}
+			enough = time.After(loadLimit)
+		case <-enough:
+			return false, nil
+		case <-time.After(livePause):
+		}
+	}
+}
+
+// answerTo makes a request until it is answered, and returns the answer's status.
+func answerTo(ctx context.Context, port int, path string) (status int) {
+	for ctx.Err() == nil {
+		// One that comes too early may never be answered (OpenCode 1.18.33).
+		try, cancel := context.WithTimeout(ctx, answerLimit)
+		status, err := get(try, port, path)
+		cancel()
+		if err == nil {
+			return status
+		}
+		time.Sleep(livePause)
+	}
+	return 0
+}
+
+// isolated is the environment for an OpenCode that has nothing of the user's but the content.
+func isolated(o Options, root string) []string {
+	var env []string
+	for _, entry := range o.Environ {
+		name, _, _ := strings.Cut(entry, "=")
+		name = strings.ToUpper(name)
+		switch {
+		case strings.HasPrefix(name, "OPENCODE_"), strings.HasPrefix(name, "MCP_RECONNECT_"), strings.HasPrefix(name, "XDG_"),
+			name == "HOME", name == "USERPROFILE":
+		default:
+			env = append(env, entry)
+		}
+	}
+	for _, kind := range []string{"CONFIG", "DATA", "CACHE", "STATE"} {
+		env = append(env, "XDG_"+kind+"_HOME="+filepath.Join(root, strings.ToLower(kind)))
+	}
+	return append(env, "HOME="+root, "USERPROFILE="+root, o.Variable+"="+o.Content,
+		"OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1")
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// get makes a request on loopback and returns the answer's status. net/http would
+// cost every start of this program a part of what it takes.
+func get(ctx context.Context, port int, path string) (status int, err error) {
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", path, address); err != nil {
+		return 0, err
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		return 0, err
+	}
+	if _, err := fmt.Sscanf(line, "HTTP/1.1 %d", &status); err != nil {
+		return 0, err
+	}
+	return status, nil
+}
+
+// removeAll removes a directory that a process which is just ending may still write into.
+func removeAll(dir string) {
+	for range 20 {
+		if os.RemoveAll(dir) == nil {
+			return
+		}
+		time.Sleep(livePause)
+	}
+}

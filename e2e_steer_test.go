@@ -89,10 +89,14 @@ var patient = setup{policy: []string{
 	"MCP_RECONNECT_POLL_INTERVAL=10m",
 }}
 
-func TestSeenAndSteered(t *testing.T) { steered(t, launch(t, patient)) }
+func TestSeenAndSteered(t *testing.T) {
+	a := launch(t, patient)
+	steered(t, a, a.server.URL)
+}
 
-// steered is status, retry, pause and resume from the first prompt to the end.
-func steered(t *testing.T, a *app) {
+// steered is status, retry, pause and resume from the first prompt to the end. The URL
+// is what OpenCode tells its plugins of itself.
+func steered(t *testing.T, a *app, url string) {
 	w, u := a.project(t), a.project(t).stdios("a")
 	w.mark("late", "down")
 	w.configure(mcp{"late": w.stdio("late"), "well": w.stdio("well"), "off": with(w.stdio("off"), "enabled", false)})
@@ -110,7 +114,7 @@ func steered(t *testing.T, a *app) {
 	if got := strings.Join([]string{w.phase("well"), w.phase("off"), w.line("late")[4]}, " "); got != "connected disabled 1" {
 		t.Errorf("status says %q", got)
 	}
-	if s := a.seen(t); len(s.Processes) != 1 || s.Processes[0].URL != a.server.URL || len(s.Processes[0].Instances) < 2 {
+	if s := a.seen(t); len(s.Processes) != 1 || s.Processes[0].URL != url || len(s.Processes[0].Instances) < 2 {
 		t.Errorf("%+v", s)
 	}
 

@@ -4,8 +4,10 @@ package check
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -295,7 +297,12 @@ func TestMain(m *testing.M) {
 		w.WriteHeader(status)
 		io.WriteString(w, "sk-5ecret")
 	}
-	log.Fatal(http.ListenAndServe("127.0.0.1:"+os.Args[len(os.Args)-1], http.HandlerFunc(answer)))
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("sk-5ecret\nopencode server listening on http://" + listener.Addr().String())
+	log.Fatal(http.Serve(listener, http.HandlerFunc(answer)))
 }
 
 func TestLiveWithoutThePlugin(t *testing.T) {

@@ -2,10 +2,10 @@ package check
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -49,15 +49,13 @@ func Live(ctx context.Context, program string, o Options) ([]Diagnostic, error) 
 	if err := os.Mkdir(project, 0o700); err != nil {
 		return nil, err
 	}
-	port, err := freePort()
-	if err != nil {
-		return nil, fmt.Errorf("starting OpenCode: %w", err)
-	}
 
 	ctx, cancel := context.WithTimeout(ctx, liveLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, "serve", "--hostname", "127.0.0.1", "--port", strconv.Itoa(port))
+	cmd := exec.CommandContext(ctx, program, "serve", "--hostname", "127.0.0.1", "--port", "0")
+	output := &portFinder{port: make(chan int, 1)}
 	cmd.Dir, cmd.Env = project, isolated(o, root)
+	cmd.Stdout, cmd.Stderr = output, output
 	cmd.WaitDelay = time.Second
 	group(cmd)
 	if err := cmd.Start(); err != nil {
@@ -75,7 +73,7 @@ func Live(ctx context.Context, program string, o Options) ([]Diagnostic, error) 
 	}()
 
 	c := checker{Options: o}
-	found, err := c.watch(ctx, port, project, location, ended)
+	found, err := c.watch(ctx, output.port, project, location, ended)
 	if err != nil {
 		return nil, err
 	}
@@ -86,11 +84,17 @@ func Live(ctx context.Context, program string, o Options) ([]Diagnostic, error) 
 }
 
 // watch makes an instance and waits until the plugin in it says that it is there.
-func (c *checker) watch(ctx context.Context, port int, project string, l plugin.Location, ended <-chan struct{}) (found bool, err error) {
+func (c *checker) watch(ctx context.Context, port <-chan int, project string, l plugin.Location, ended <-chan struct{}) (found bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	answer := make(chan int, 1)
-	go func() { answer <- answerTo(ctx, port, "/config?directory="+url.QueryEscape(project)) }()
+	go func() {
+		select {
+		case port := <-port:
+			answer <- answerTo(ctx, port, "/config?directory="+url.QueryEscape(project))
+		case <-ctx.Done():
+		}
+	}()
 	var enough <-chan time.Time
 	for {
 		instances, err := state.Read(l.Dir)
@@ -161,26 +165,37 @@ func isolated(o Options, root string) []string {
 		"OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1")
 }
 
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+// A portFinder is written what OpenCode prints, and finds the port that it listens on.
+type portFinder struct {
+	text []byte
+	port chan int
 }
 
-// get makes a request on loopback and returns the answer's status. net/http would
-// cost every start of this program a part of what it takes.
+func (p *portFinder) Write(b []byte) (int, error) {
+	const limit = 64 << 10 // it is said early
+	if p.text = append(p.text, b...); len(p.text) <= limit {
+		_, rest, found := bytes.Cut(p.text, []byte("listening on http://127.0.0.1:"))
+		if digits, _, ended := bytes.Cut(rest, []byte("\n")); found && ended {
+			if port, err := strconv.Atoi(strings.TrimSpace(string(digits))); err == nil {
+				p.port <- port
+			}
+			p.text = make([]byte, limit) // nothing more to look for
+		}
+	} else {
+		p.text = p.text[:limit+1]
+	}
+	return len(b), nil
+}
+
+// get makes a request on loopback and returns the answer's status.
 func get(ctx context.Context, port int, path string) (status int, err error) {
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	conn, err := dial(port)
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", path, address); err != nil {
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\n\r\n", path, port); err != nil {
 		return 0, err
 	}
 	line, err := bufio.NewReader(conn).ReadString('\n')

@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/mcp-reconnect/mcp-reconnect/internal/process"
@@ -61,8 +62,11 @@ type Instances struct {
 	Newer, Elsewhere int
 }
 
-// fileName is the name of a state file or, with a dot, of one on its way.
-var fileName = regexp.MustCompile(`^(\.?)([0-9]{1,10})-[0-9a-f]{16}\.(json|tmp)$`)
+// fileName is the name of a state file or, with a dot, of one on its way. It is compiled
+// at its first use, not at every start of a program that only merges.
+var fileName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(\.?)([0-9]{1,10})-[0-9a-f]{16}\.(json|tmp)$`)
+})
 
 // Read returns the instances that use the plugin in dir, which is plugin.Location's
 // Dir. State of processes that are no more is removed. Files that are half-written,
@@ -80,7 +84,7 @@ func Read(dir string) (Instances, error) {
 	}
 	host, _ := os.Hostname()
 	for _, entry := range entries {
-		name := fileName.FindStringSubmatch(entry.Name())
+		name := fileName().FindStringSubmatch(entry.Name())
 		if name == nil || !entry.Type().IsRegular() {
 			continue
 		}

@@ -65,10 +65,11 @@ func TestRandomHistories(t *testing.T) {
 // A historian makes things happen.
 type historian struct {
 	*rapid.T
-	s       *simulation
-	paused  bool
-	retried int64 // what was asked for last
-	retry   []string
+	s         *simulation
+	paused    bool
+	retried   int64 // what was asked for last
+	retry     []string
+	retriedAt time.Time // when
 }
 
 var times = []time.Duration{0, ms, 50 * ms, 100 * ms, 101 * ms, 300 * ms, second, 5 * second, 31 * second, 2 * minute, 6 * minute, 31 * minute}
@@ -204,6 +205,8 @@ func (h *historian) control(paused bool, retry []string) {
 		return
 	}
 	if retry != nil {
+		h.s.pass(max(0, h.retriedAt.Add(250*ms).Sub(h.s.now))) // as the command waits, lest one is missed
+		h.retriedAt = h.s.now
 		h.retried = max(h.s.now.Add(h.s.wall).UnixMilli(), h.retried+1)
 		h.retry = retry
 		for _, i := range h.s.instances {

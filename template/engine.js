@@ -145,7 +145,7 @@ function createEngine(directory, host) {
   let reading = null // the read under way
   let nextRead = null // the one that will start when that one ends
   const store = openStore(directory)
-  const seen = new Map() // name -> {state, error, since}: the last status, for people
+  const seen = new Map() // name -> {state, said, error, since}: the last status, for people
   let saveTimer = null // set while something is to be written
   let steerTimer = null // set while control is to be read
   let paused = false // nothing is planned (rule 19)
@@ -413,7 +413,7 @@ function createEngine(directory, host) {
         const s = servers.get(name)
         const phase = s?.phase ?? (state === "failed" && !concerns(name) ? "skipped" : "")
         const times = { since: wall(since), triedAt: wall(triedAt.get(name)), dueAt: wall(s?.dueAt) }
-        return { name, status: state, phase, tries: s?.tries ?? 0, error, ...times }
+        return { name, status: typeof state === "string" ? harmless(state) : "unknown", phase, tries: s?.tries ?? 0, error, ...times }
       }),
     })
   }
@@ -427,10 +427,13 @@ function createEngine(directory, host) {
     seen.clear()
     for (const [name, { state, error }] of answer) {
       const old = before.get(name)
-      const next = { state: typeof state === "string" ? harmless(state) : "unknown", error: error ? harmless(error) : (old?.error ?? ""), since: now() }
-      if (next.state === old?.state) next.since = old.since
-      if (next.state !== old?.state || next.error !== old.error) changed()
-      seen.set(name, next)
+      if (old?.state === state && (old.said === error || !error)) {
+        seen.set(name, old)
+        continue
+      }
+      const since = old?.state === state ? old.since : now()
+      seen.set(name, { state, said: error, error: error ? harmless(error) : (old?.error ?? ""), since })
+      changed()
     }
     if (seen.size !== before.size) changed()
   }

@@ -374,9 +374,14 @@ func (w *world) ended(name string) bool {
 // eventually waits until something holds.
 func (w *world) eventually(what string, holds func() bool) {
 	w.t.Helper()
+	eventually(w.t, what, holds)
+}
+
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
 	for deadline := time.Now().Add(patience); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			w.t.Fatalf("still not so after %v: %s", patience, what)
+			t.Fatalf("still not so after %v: %s", patience, what)
 		}
 	}
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,6 +83,27 @@ func (w *world) phase(name string) string {
 	return ""
 }
 
+// modes returns those of all that is in the data directory.
+func (a *app) modes(t testing.TB) map[string]fs.FileMode {
+	t.Helper()
+	modes := map[string]fs.FileMode{}
+	root := filepath.Join(a.dataDir, "mcp-reconnect")
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil {
+			modes[path] = info.Mode()
+		}
+		return err
+	})
+	if err != nil || len(modes) < 6 {
+		t.Fatalf("%v, %v", modes, err)
+	}
+	return modes
+}
+
 // patient does not try twice in the time of a test: what comes back was told to.
 var patient = setup{policy: []string{
 	"MCP_RECONNECT_INITIAL_DELAY=10m",
@@ -116,6 +138,12 @@ func steered(t *testing.T, a *app, url string) {
 	}
 	if s := a.seen(t); len(s.Processes) != 1 || s.Processes[0].URL != url || len(s.Processes[0].Instances) < 2 {
 		t.Errorf("%+v", s)
+	}
+
+	for name, mode := range a.modes(t) {
+		if want := map[bool]fs.FileMode{false: 0o600, true: 0o700}[mode.IsDir()]; mode.Perm() != want {
+			t.Errorf("%s has mode %v, want %v", name, mode, want)
+		}
 	}
 
 	// Still down: retry says so. Without names all that failed are tried.

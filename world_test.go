@@ -63,7 +63,8 @@ func launch(t testing.TB, s setup) *app {
 	}, s.policy...)
 	var err error
 	a.server, err = opencode.Start(ctx, opencode.Options{
-		Command:   []string{"sh", "-c", `eval $(mcp-reconnect env --shell sh) && exec "$0" "$@"`, binary},
+		// The umask is the worst for files that are nobody else's.
+		Command:   []string{"sh", "-c", `umask 000; eval $(mcp-reconnect env --shell sh) && exec "$0" "$@"`, binary},
 		Home:      home,
 		ConfigDir: configDir(t, s.version),
 		Dir:       start,

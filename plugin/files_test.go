@@ -60,7 +60,10 @@ func (f *files) require(module string) goja.Value {
 		}},
 		"node:fs": {
 			"mkdirSync": func() { check(true) },
-			"lstatSync": func(string) object { check(true); return object{"isSymbolicLink": func() bool { return false }} },
+			"lstatSync": func(string) object {
+				check(true)
+				return object{"isSymbolicLink": func() bool { return false }, "isDirectory": func() bool { return true }}
+			},
 			"chmodSync": func(name string, mode int) { check(exists(name) && mode == 0o600) },
 			"writeFileSync": func(call goja.FunctionCall) goja.Value {
 				name := call.Argument(0).String()

@@ -32,8 +32,10 @@ function openStore(directory) {
       if (!home) return
       const text = JSON.stringify({ format: STATE_FORMAT, version: VERSION, pid: process.pid, host: hostname(), directory, ...state })
       try {
-        fs.mkdirSync(states, { recursive: true, mode: 0o700 })
-        if (fs.lstatSync(states).isSymbolicLink()) return
+        fs.mkdirSync(states, { mode: 0o700 }) // not the one above it, which somebody may have removed
+      } catch {}
+      try {
+        if (!fs.lstatSync(states).isDirectory()) return
         fs.rmSync(temporary, { force: true })
         fs.writeFileSync(temporary, text + "\n", { flag: "wx", mode: 0o600 }) // wx follows no link
         fs.chmodSync(temporary, 0o600) // whatever the umask
@@ -79,7 +81,11 @@ function openStore(directory) {
         const watcher = fs.watch(home, { persistent: false }, () => changed())
         watcher.on("error", () => {})
         watcher.unref?.()
-        return () => watcher.close()
+        return () => {
+          try {
+            watcher.close()
+          } catch {}
+        }
       } catch {
         return () => {}
       }

@@ -253,8 +253,7 @@ function createEngine(directory, host) {
       if (s.phase === "waiting" || s.phase === "parked") return
       if (s.phase === "up") {
         // Rule 12: only a connection that was seen to last ends an outage.
-        if (s.aliveAt - s.upAt >= SETTINGS.stableAfter) Object.assign(s, { tries: 0, announced: false })
-        s.failedAt = now()
+        if (s.aliveAt - s.upAt >= SETTINGS.stableAfter) Object.assign(s, { tries: 0, announced: false, failedAt: now() })
       }
       return retry(s, s.phase === "dormant")
     }

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/mcp-reconnect/mcp-reconnect/internal/process"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected outputs in testdata/script")
@@ -63,7 +65,7 @@ func running(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: running DIR FILE")
 	}
-	ts.Check(saveState(ts.MkAbs(args[0]), ts.ReadFile(args[1])))
+	ts.Check(saveState(ts.MkAbs(args[0]), os.Expand(ts.ReadFile(args[1]), ts.Getenv)))
 	ts.Setenv("RUNNING", strconv.Itoa(os.Getpid()))
 }
 
@@ -72,7 +74,8 @@ func saveState(dataDir, differences string) error {
 	if err != nil {
 		return err
 	}
-	state := map[string]any{"format": 1, "version": "0.1.0", "pid": os.Getpid(), "host": host, "url": nil,
+	self, _ := process.Find(os.Getpid())
+	state := map[string]any{"format": 1, "version": "0.1.0", "pid": os.Getpid(), "host": host, "space": process.Space(), "began": self.Began, "url": nil,
 		"started": true, "paused": false, "retriedAt": 0, "servers": []any{}}
 	if err := json.Unmarshal([]byte(differences), &state); err != nil {
 		return err
@@ -128,6 +131,9 @@ func TestStatusWatches(t *testing.T) {
 // TestStatusWatchEndsWithItsReader: a closed pipe is a quiet end.
 func TestStatusWatchEndsWithItsReader(t *testing.T) {
 	data := t.TempDir()
+	if err := saveState(data, `{"directory":"/one"}`); err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.Command("sh", "-c", `mcp-reconnect status --watch --format json --data-dir "$0" | head -n 1`, data)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
@@ -141,7 +147,7 @@ func TestStatusWatchEndsWithItsReader(t *testing.T) {
 	if lines := bufio.NewScanner(pipe); !lines.Scan() {
 		t.Fatal(lines.Err())
 	}
-	if err := saveState(data, `{"directory":"/one"}`); err != nil { // it writes once more
+	if err := saveState(data, `{"directory":"/two"}`); err != nil { // it writes once more
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil || stderr.Len() > 0 {

@@ -279,8 +279,16 @@ func (c *checker) checkDisk() error {
 	if err != nil {
 		return err
 	}
-	if control, err := state.ReadControl(c.location.Dir); err == nil && control.Paused {
+	control, err := state.ReadControl(c.location.Dir)
+	if control.Paused {
 		c.add(Paused, Warning, "mcp-reconnect is paused: the plugin is loaded and reconnects nothing")
+	}
+	_, stateErr := state.Read(c.location.Dir)
+	if errors.Is(err, state.ErrForeign) {
+		c.add(ForeignFile, Warning, "this is not of mcp-reconnect: pause and retry cannot work").Filename = filepath.Join(c.location.Dir, "control.json")
+	}
+	if errors.Is(stateErr, state.ErrForeign) {
+		c.add(ForeignFile, Warning, "this is not of mcp-reconnect: status and retry cannot work").Filename = filepath.Join(c.location.Dir, "state")
 	}
 	return nil
 }

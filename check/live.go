@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"os/exec"
@@ -36,6 +37,9 @@ func Live(ctx context.Context, program string, o Options) ([]Diagnostic, error) 
 	location, err := plugin.Locate(o.DataDir)
 	if err != nil {
 		return nil, err
+	}
+	if err := tryState(location.Dir); err != nil {
+		return nil, fmt.Errorf("the plugin cannot write the state by which it would be seen: %w", err)
 	}
 	root, err := os.MkdirTemp("", "mcp-reconnect-check-")
 	if err != nil {
@@ -81,6 +85,19 @@ func Live(ctx context.Context, program string, o Options) ([]Diagnostic, error) 
 		c.add(LiveNotLoaded, Error, "OpenCode started and did not load the plugin")
 	}
 	return c.found, nil
+}
+
+// tryState writes and removes a file where the plugin keeps its state.
+func tryState(dir string) error {
+	states := filepath.Join(dir, "state")
+	if err := os.Mkdir(states, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	f, err := os.CreateTemp(states, ".*.tmp")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 // watch makes an instance and waits until the plugin in it says that it is there.

@@ -188,7 +188,7 @@ func Main(args []string, s System) int {
 	if errors.As(err, &hinted) {
 		hint = hinted.Hint()
 	}
-	fmt.Fprintf(s.Stderr, "mcp-reconnect: %v\n", err)
+	fmt.Fprintf(s.Stderr, "mcp-reconnect: %s\n", plain(err.Error())) // names of files are in it
 	if hint != "" {
 		fmt.Fprintf(s.Stderr, "mcp-reconnect: hint: %s\n", hint)
 	}

@@ -100,6 +100,7 @@ func (c subcommand) completion(before []string, word string) completion {
 	case c.arguments == nil && (p.ended || len(p.arguments) > 0):
 		return completion{} // an error already
 	case c.arguments != nil && !flag:
+		p.set(c.Flags) // --data-dir, say, decides what there is
 		var words []candidate
 		for _, argument := range c.arguments(p.arguments) {
 			if p.ended || !strings.HasPrefix(argument.word, "-") { // which would be a flag

@@ -184,6 +184,27 @@ func parse(words []string, flags []cli.Flag) parsed {
 	return p
 }
 
+// set gives the flags their values, as cli does.
+func (p parsed) set(flags []cli.Flag) {
+	var valueless *flagText
+	for _, word := range p.flags {
+		f := findFlag(flags, word)
+		_, value, assigned := strings.Cut(word, "=")
+		switch {
+		case valueless != nil:
+			valueless.Set(word)
+			valueless = nil
+		case f == nil:
+		case assigned:
+			f.Set(value)
+		case f.value == "":
+			f.Set("true")
+		default:
+			valueless = f
+		}
+	}
+}
+
 // findFlag returns the flag that a word such as --shell or --shell=fish gives.
 func findFlag(flags []cli.Flag, word string) *flagText {
 	name, _, _ := strings.Cut(strings.TrimPrefix(word[1:], "-"), "=")

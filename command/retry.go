@@ -105,21 +105,28 @@ func runRetry(o retryOptions, s System) error {
 			return &hintedError{fmt.Errorf("no directory in use has a server %q", plain(name)), "mcp-reconnect status lists them"}
 		}
 	}
-	// A directory as its OpenCode calls it.
-	directory := ""
-	if o.directory != "" {
-		if len(before) == 0 {
-			return &hintedError{fmt.Errorf("%s is not in use in any running OpenCode", plain(o.directory)), "mcp-reconnect status lists those that are"}
-		}
-		directory = before[0].Directory
+	if len(before) == 0 && o.directory != "" {
+		return &hintedError{fmt.Errorf("%s is not in use in any running OpenCode", plain(o.directory)), "mcp-reconnect status lists those that are"}
 	}
 	if len(before) == 0 {
 		fmt.Fprintf(s.Stderr, "mcp-reconnect: no running OpenCode uses the plugin in %s\n", plain(o.dir))
 		return nil
 	}
-	at, err := state.RequestRetry(o.dir, o.servers, directory)
+	var directories []string // as their OpenCodes call them
+	if o.directory != "" {
+		for _, i := range before {
+			directories = append(directories, i.Directory)
+		}
+		slices.Sort(directories)
+		directories = slices.Compact(directories)
+	}
+	at, err := state.RequestRetry(o.dir, o.servers, directories)
 	if err != nil {
 		return hintOf(err)
+	}
+	if o.wait == 0 {
+		fmt.Fprintln(s.Stderr, "mcp-reconnect: asked, and not waited for")
+		return nil
 	}
 	fates, err := o.await(before, at)
 	if err != nil {
@@ -159,7 +166,7 @@ func serverOf(i state.Instance, name string) *state.Server {
 // A fate is what became of a server that was to be tried.
 type fate struct {
 	instance state.Instance
-	name     string
+	name     string // "" as long as it is not known what servers there are
 	result   string
 	final    bool // it will not change by waiting
 	failed   bool
@@ -175,12 +182,7 @@ func (o retryOptions) await(before []state.Instance, at time.Time) ([]fate, erro
 		}
 		var fates []fate
 		for _, i := range before {
-			for _, server := range i.Servers {
-				if len(o.servers) == 0 && server.Status != "failed" || len(o.servers) > 0 && !slices.Contains(o.servers, server.Name) {
-					continue
-				}
-				fates = append(fates, fateOf(i, server.Name, now, at))
-			}
+			fates = append(fates, o.fates(i, now, at)...)
 		}
 		pending := slices.ContainsFunc(fates, func(f fate) bool { return !f.final })
 		if !pending || time.Now().After(deadline) {
@@ -189,29 +191,55 @@ func (o retryOptions) await(before []state.Instance, at time.Time) ([]fate, erro
 	}
 }
 
-func fateOf(i state.Instance, name string, now []state.Instance, at time.Time) fate {
-	f := fate{instance: i, name: name}
-	n := slices.IndexFunc(now, func(other state.Instance) bool { return other.Pid == i.Pid && other.Directory == i.Directory })
+// fates are what became, in an instance, of the servers that are named, or else of those
+// that were failed before or are now.
+func (o retryOptions) fates(before state.Instance, now []state.Instance, at time.Time) []fate {
+	f := fate{instance: before}
+	n := slices.IndexFunc(now, func(other state.Instance) bool { return other.Pid == before.Pid && other.Directory == before.Directory })
 	if n < 0 {
+		now, n = []state.Instance{{}}, 0
 		f.result, f.final = "its OpenCode or its directory was closed", true
-		return f
-	}
-	server := serverOf(now[n], name)
-	switch {
-	case now[n].RetriedAt.Before(at):
+	} else if now[n].RetriedAt.Before(at) {
 		f.result, f.failed = "OpenCode has not answered yet", true
+	} else if len(now[n].Servers) == 0 {
+		f.result, f.failed = "its status is not known yet", true
+	}
+	var names []string
+	for _, server := range slices.Concat(before.Servers, now[n].Servers) {
+		named := slices.Contains(o.servers, server.Name) || len(o.servers) == 0 && server.Status == "failed"
+		if named && !slices.Contains(names, server.Name) {
+			names = append(names, server.Name)
+		}
+	}
+	if len(names) == 0 && f.result != "" && !f.final {
+		names = []string{""}
+	}
+	var all []fate
+	for _, name := range names {
+		f := f
+		f.name = name
+		if f.result == "" {
+			f.see(serverOf(now[n], name))
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// see takes what a plugin that has seen the retry says of the server now.
+func (f *fate) see(server *state.Server) {
+	switch {
 	case server == nil:
 		f.result, f.final = "no longer configured", true
 	case server.Phase == "skipped":
 		f.result, f.final, f.failed = "left alone, as the policy says", true, true
 	case server.Status != "failed":
 		f.result, f.final = server.Status, true
-	case server.Phase == "trying" || server.TriedAt.Before(at):
+	case server.Phase == "trying" || !server.Retried:
 		f.result, f.failed = "still being tried", true
 	default:
 		f.result, f.final, f.failed, f.err = "still failed", true, true, server.Error
 	}
-	return f
 }
 
 // report prints fates. One that failed is a finding, with the exit status of one.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strconv"
@@ -75,18 +76,34 @@ func runStatus(o statusOptions, s System) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	screen := s.StdoutTerminal && !o.json
-	for last, first := "", true; ; first = false {
-		text, notes, err := o.look(s, time.Now())
+	if screen { // one of its own, so that nothing that stands there is lost
+		if _, err := s.write("\x1b[?1049h"); err != nil {
+			return err
+		}
+		defer s.write("\x1b[?1049l")
+	}
+	for last, lastNotes, first := "", "", true; ; first = false {
+		text, list, err := o.look(s, time.Now())
 		if err != nil {
 			return err
 		}
+		var notes strings.Builder
+		for _, note := range list {
+			fmt.Fprintf(&notes, "mcp-reconnect: %s\n", note)
+		}
 		if screen {
-			text += strings.Join(append(notes, ""), "\n")
+			text += notes.String()
+		} else if notes.String() != lastNotes {
+			lastNotes = notes.String()
+			io.WriteString(s.Stderr, lastNotes)
 		}
 		if text != last || first {
 			last = text
-			if screen {
-				text = "\x1b[H\x1b[2J\x1b[3J" + text // home, clear, forget what scrolled away
+			switch {
+			case screen:
+				text = "\x1b[H\x1b[2J" + text // home, clear
+			case !o.json:
+				text += "\n" // ends what belongs together
 			}
 			if open, err := s.write(text); err != nil || !open {
 				return err
@@ -108,7 +125,7 @@ func (o statusOptions) look(s System, now time.Time) (text string, notes []strin
 	}
 	control, broken := state.ReadControl(o.dir)
 	if broken != nil {
-		notes = append(notes, broken.Error())
+		notes = append(notes, plain(broken.Error()))
 	}
 	if len(found.List) == 0 {
 		notes = append(notes, "no running OpenCode has loaded the plugin from "+plain(o.dir))

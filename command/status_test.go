@@ -43,34 +43,45 @@ DIRECTORY  SERVER  PHASE   TRIES  NEXT TRY  SINCE  LAST ERROR
 	}
 }
 
-func TestRetryReportsAtATerminal(t *testing.T) {
+func TestWhatBecameOfARetry(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
-	asked := state.Instance{Pid: 7, Directory: "/p"}
-	answered := func(s state.Server) []state.Instance {
-		s.Name = "a"
-		return []state.Instance{{Pid: 8, Directory: "/p"}, {Pid: 7, Directory: "/p", RetriedAt: at, Servers: []state.Server{s}}}
+	failed := state.Server{Name: "a", Status: "failed", Phase: "waiting"}
+	asked := state.Instance{Pid: 7, Directory: "/p", Servers: []state.Server{failed, {Name: "well", Status: "connected"}}}
+	answered := func(servers ...state.Server) []state.Instance {
+		return []state.Instance{{Pid: 8, Directory: "/p"}, {Pid: 7, Directory: "/p", RetriedAt: at, Servers: servers}}
 	}
+	a := func(status, phase string, retried bool) []state.Instance {
+		return answered(state.Server{Name: "a", Status: status, Phase: phase, Retried: retried})
+	}
+	const pending, final, fails = false, true, true
 	for _, tt := range []struct {
-		name   string
-		now    []state.Instance
-		result string
-		final  bool
-		failed bool
+		name          string
+		servers       []string
+		before        state.Instance
+		now           []state.Instance
+		result        string // of a, or of what is not known
+		final, failed bool
 	}{
-		{"came back", answered(state.Server{Status: "connected", Phase: "up"}), "connected", true, false},
-		{"was switched off", answered(state.Server{Status: "disabled"}), "disabled", true, false},
-		{"was not tried yet", answered(state.Server{Status: "failed", Phase: "waiting", TriedAt: at.Add(-1)}), "still being tried", false, true},
-		{"is being tried", answered(state.Server{Status: "failed", Phase: "trying", TriedAt: at}), "still being tried", false, true},
-		{"failed again", answered(state.Server{Status: "failed", Phase: "waiting", TriedAt: at}), "still failed", true, true},
-		{"is skipped", answered(state.Server{Status: "failed", Phase: "skipped"}), "left alone, as the policy says", true, true},
-		{"vanished", []state.Instance{{Pid: 7, Directory: "/p", RetriedAt: at}}, "no longer configured", true, false},
-		{"is not answered for", []state.Instance{{Pid: 7, Directory: "/p"}}, "OpenCode has not answered yet", false, true},
-		{"went with its OpenCode", []state.Instance{{Pid: 8, Directory: "/p"}}, "its OpenCode or its directory was closed", true, false},
+		{"came back", nil, asked, a("connected", "up", true), "connected", final, !fails},
+		{"was switched off", nil, asked, a("disabled", "", false), "disabled", final, !fails},
+		{"was not tried yet", nil, asked, a("failed", "waiting", false), "still being tried", pending, fails},
+		{"is being tried", nil, asked, a("failed", "trying", true), "still being tried", pending, fails},
+		{"failed again", nil, asked, a("failed", "waiting", true), "still failed", final, fails},
+		{"is skipped", nil, asked, a("failed", "skipped", false), "left alone, as the policy says", final, fails},
+		{"vanished", nil, asked, answered(state.Server{Name: "well", Status: "connected"}), "no longer configured", final, !fails},
+		{"is not answered for", nil, asked, []state.Instance{{Pid: 7, Directory: "/p"}}, "OpenCode has not answered yet", pending, fails},
+		{"went with its OpenCode", nil, asked, []state.Instance{{Pid: 8, Directory: "/p"}}, "its OpenCode or its directory was closed", final, !fails},
+		{"is named", []string{"a"}, asked, a("connected", "", false), "connected", final, !fails},
+		{"failed meanwhile", nil, state.Instance{Pid: 7, Directory: "/p"}, a("failed", "waiting", true), "still failed", final, fails},
+		{"is not known yet", nil, state.Instance{Pid: 7, Directory: "/p"}, answered(), "its status is not known yet", pending, fails},
 	} {
-		got := fateOf(asked, "a", tt.now, at)
-		if got.result != tt.result || got.final != tt.final || got.failed != tt.failed {
+		got := retryOptions{servers: tt.servers}.fates(tt.before, tt.now, at)
+		if len(got) != 1 || got[0].result != tt.result || got[0].final != tt.final || got[0].failed != tt.failed {
 			t.Errorf("%s: %+v", tt.name, got)
 		}
+	}
+	if got := (retryOptions{}).fates(state.Instance{Pid: 7, Directory: "/p"}, answered(state.Server{Name: "well", Status: "connected"}), at); len(got) != 0 {
+		t.Errorf("nothing failed: %+v", got)
 	}
 }
 

@@ -26,11 +26,15 @@ type files struct {
 	broken    bool // nothing can be written, read or watched
 	unseen    bool // no change is told
 	elsewhere bool // the plugin's file is a copy in another directory
+	full      bool // a file can be created, and not written
+	unwatched bool // the system cannot watch
 	writes    int  // state files that were written
+	links     map[string]bool
+	modes     map[string]int64
 }
 
 func newFiles(s *simulation) *files {
-	return &files{sim: s, content: map[string]string{}, watchers: map[int]goja.Callable{}}
+	return &files{sim: s, content: map[string]string{}, watchers: map[int]goja.Callable{}, links: map[string]bool{}, modes: map[string]int64{}}
 }
 
 // require is Node's, for the modules that the plugin imports.
@@ -60,19 +64,33 @@ func (f *files) require(module string) goja.Value {
 		}},
 		"node:fs": {
 			"mkdirSync": func() { check(true) },
-			"lstatSync": func(string) object {
-				check(true)
-				return object{"isSymbolicLink": func() bool { return false }, "isDirectory": func() bool { return true }}
+			"lstatSync": func(name string) object {
+				directory := name == dataDirectory+"/state"
+				check(directory || exists(name))
+				return object{
+					"isFile":      func() bool { return !directory && !f.links[name] },
+					"isDirectory": func() bool { return directory && !f.links[name] },
+					"size":        len(f.content[name]),
+				}
 			},
-			"chmodSync": func(name string, mode int) { check(exists(name) && mode == 0o600) },
+			"chmodSync": func(name string, mode int64) { check(exists(name)); f.modes[name] = mode },
 			"writeFileSync": func(call goja.FunctionCall) goja.Value {
 				name := call.Argument(0).String()
-				check(!exists(name) && options(call, 2).Get("mode").ToInteger() == 0o600 && options(call, 2).Get("flag").String() == "wx")
+				check(!exists(name) && options(call, 2).Get("flag").String() == "wx")
+				const umask = 0o777 // the worst
+				f.modes[name] = options(call, 2).Get("mode").ToInteger() &^ umask
+				if f.full {
+					f.content[name] = ""
+					fail("ENOSPC")
+				}
 				f.content[name] = call.Argument(1).String()
 				return goja.Undefined()
 			},
 			"renameSync": func(from, to string) {
 				check(exists(from))
+				if f.modes[from] != 0o600 {
+					f.sim.violated("rule 18: %s has mode %o", to, f.modes[from])
+				}
 				f.content[to] = f.content[from]
 				delete(f.content, from)
 				f.writes++
@@ -94,12 +112,18 @@ func (f *files) require(module string) goja.Value {
 				return names
 			},
 			"watch": func(call goja.FunctionCall) goja.Value {
-				check(call.Argument(0).String() == dataDirectory && !options(call, 1).Get("persistent").ToBoolean())
+				check(!f.unwatched && call.Argument(0).String() == dataDirectory && !options(call, 1).Get("persistent").ToBoolean())
 				f.opened++
 				id := f.opened
 				f.watchers[id], _ = goja.AssertFunction(call.Argument(2))
 				return vm.ToValue(object{"on": func(string, goja.Value) {}, "unref": func() {}, "close": func() { delete(f.watchers, id) }})
 			},
+			"watchFile": func(call goja.FunctionCall) goja.Value {
+				check(call.Argument(0).String() == dataDirectory+"/control.json" && !options(call, 1).Get("persistent").ToBoolean())
+				f.watchers[0], _ = goja.AssertFunction(call.Argument(2))
+				return goja.Undefined()
+			},
+			"unwatchFile": func(string, goja.Value) { delete(f.watchers, 0) },
 		},
 	}
 	return vm.ToValue(modules[module])
@@ -148,6 +172,7 @@ type savedState struct {
 type savedServer struct {
 	Name, Status, Phase, Error string
 	Tries                      int
+	Retried                    bool
 	Since, TriedAt, DueAt      *int64
 }
 

@@ -205,7 +205,11 @@ func (h *historian) control(paused bool, retry []string) {
 		return
 	}
 	if retry != nil {
-		h.s.pass(max(0, h.retriedAt.Add(250*ms).Sub(h.s.now))) // as the command waits, lest one is missed
+		if !h.retriedAt.IsZero() && h.s.now.Sub(h.retriedAt) < 2*second && (len(h.retry) == 0 || len(retry) == 0) {
+			retry = nil // as the command does, lest the one before is missed
+		} else if !h.retriedAt.IsZero() && h.s.now.Sub(h.retriedAt) < 2*second {
+			retry = append(slices.Clone(retry), h.retry...)
+		}
 		h.retriedAt = h.s.now
 		h.retried = max(h.s.now.Add(h.s.wall).UnixMilli(), h.retried+1)
 		h.retry = retry

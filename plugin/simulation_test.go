@@ -138,7 +138,7 @@ func newSimulation(t rapid.TB, policy Policy) *simulation {
 			s.timers.remove(id)
 		}
 	})
-	s.run(`var module = {exports: {}}; var process = {env: {API_KEY: "swordfish"}, argv: ["bun", "serve"], cwd: () => "/", pid: 4242, kill(pid) { if (pid !== 4242 && pid !== 4243) throw Object.assign(new Error("kill"), {code: "ESRCH"}) }}; var console = new Proxy({}, {get() { throw new Error("console") }})`)
+	s.run(`var module = {exports: {}}; var process = {env: {API_KEY: "swordfish", OTHER_TOKEN: "swordfish99", A_PASS: "short"}, argv: ["bun", "serve"], cwd: () => "/", pid: 4242, kill(pid) { if (pid !== 4242 && pid !== 4243) throw Object.assign(new Error("kill"), {code: pid === 4244 ? "EPERM" : "ESRCH"}) }}; var console = new Proxy({}, {get() { throw new Error("console") }})`)
 	s.run(hostObjects)
 	s.files = newFiles(s)
 	s.vm.Set("require", s.files.require)

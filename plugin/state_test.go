@@ -119,13 +119,26 @@ func TestStateHoldsNoSecrets(t *testing.T) {
 		"https://ann:hunter2@example.com/mcp":                   "https://…@example.com/mcp",
 		"https://example.com/mcp?api_key=abc&x=1 refused":       "https://example.com/mcp?… refused",
 		"https://example.com/mcp/" + token:                      "https://example.com/mcp/…",
-		"Authorization: Bearer abc.def":                         "Authorization: … …",
+		"Authorization: Bearer abc.def":                         "Authorization: …",
 		"header bearer abc.def, refused":                        "header bearer …, refused",
-		`{"apiKey":"abc","token": "d"}`:                         `{"apiKey":"…","token": "…"}`,
+		`{"apiKey":"abc","token": "d"}`:                         `{"apiKey":…,"token": …}`,
 		"npx thing --api-key abc --verbose":                     "npx thing --api-key … --verbose",
 		"GITHUB_TOKEN=abc DEBUG=1":                              "GITHUB_TOKEN=… DEBUG=1",
 		"invalid token swordfish":                               "invalid token …", // the value of a variable
 		"got " + token:                                          "got …",
+		"postgres://u:p/ss@wo@host/db refused":                  "postgres://…@host/db refused",
+		`--token "my secret" refused`:                           "--token … refused",
+		`password: 'correct horse' refused`:                     "password: … refused",
+		"Authorization: token ghp_short1":                       "Authorization: …",
+		"Cookie: sid=abc; other=def":                            "Cookie: …",
+		`{\"token\":\"abc\"}`:                                   `{\"token\":…}`,
+		"PGPASS=abc pwd=d pass: e passphrase=f credential: g":   "PGPASS=… pwd=… pass: … passphrase=… credential: …",
+		"PATH=/usr/bin spawn":                                   "PATH=/usr/bin spawn",
+		"Unexpected token } in JSON":                            "Unexpected token } in JSON",
+		"swordfish99 and swordfish":                             "… and …",                // the longer one begins as the other does
+		strings.Repeat("-", 200_000):                            strings.Repeat("-", 200), // and not in an hour
+		strings.Repeat("a", 200_000) + "!":                      strings.Repeat("a", 200),
+		strings.Repeat("word ", 40_000):                         strings.Repeat("word ", 40),
 		"\x1b[2Jred\u202e\r\n":                                  " [2Jred ",
 		strings.Repeat("é🙂", 400):                               strings.Repeat("é🙂", 100),
 	} {
@@ -133,7 +146,7 @@ func TestStateHoldsNoSecrets(t *testing.T) {
 		i.prompt()
 		s.pass(5 * second)
 		if got := i.saved().server("a").Error; got != want {
-			t.Errorf("%q is told as %q, want %q", said, got, want)
+			t.Errorf("%.60q is told as %.60q, want %.60q", said, got, want)
 		}
 	}
 }
@@ -182,18 +195,22 @@ func TestWhatDeadProcessesLeftIsRemoved(t *testing.T) {
 	s := simulate(t, nil)
 	const hash = "-0123456789abcdef"
 	for name, content := range map[string]string{
-		"7" + hash + ".json":    `{"host":"here"}`,
+		"7" + hash + ".json":    `{"host":"here","space":""}`,
 		".7" + hash + ".tmp":    `{"ho`,
 		"8" + hash + ".json":    `{"host":"elsewhere"}`,
 		"9" + hash + ".json":    `{"ho`,
-		"4243" + hash + ".json": `{"host":"here"}`, // lives
+		"4243" + hash + ".json": `{"host":"here","space":""}`, // lives
+		"4244" + hash + ".json": `{"host":"here","space":""}`, // lives, and is another user's
+		"6" + hash + ".json":    `{"host":"here","space":"another"}`,
+		"5" + hash + ".json":    strings.Repeat(" ", 2<<20),
 		"notes.txt":             "",
 	} {
 		s.files.content[dataDirectory+"/state/"+name] = content
 	}
 	s.load("/p", "a")
-	for name, stays := range map[string]bool{"7" + hash + ".json": false, ".7" + hash + ".tmp": false,
-		"8" + hash + ".json": true, "9" + hash + ".json": true, "4243" + hash + ".json": true, "notes.txt": true} {
+	s.load("/q", "a")
+	for name, stays := range map[string]bool{"7" + hash + ".json": false, ".7" + hash + ".tmp": true, "5" + hash + ".json": true, "6" + hash + ".json": true,
+		"8" + hash + ".json": true, "9" + hash + ".json": true, "4243" + hash + ".json": true, "4244" + hash + ".json": true, "notes.txt": true} {
 		if _, there := s.files.states()[name]; there != stays {
 			t.Errorf("%s is there: %t, want %t", name, there, stays)
 		}
@@ -315,10 +332,10 @@ func TestRetryTriesNow(t *testing.T) { // rule 19
 	for _, tt := range []struct{ retry, adds string }{
 		{`"servers":[]`, "1+1 0+0 1+1"},
 		{`"servers":["a"]`, "1+0 0+0 1+0"}, // at once, though it was woken a moment ago
-		{`"servers":["b"],"directory":"/used"`, "0+1 0+0 0+0"},
+		{`"servers":["b"],"directories":["/used","/x"]`, "0+1 0+0 0+0"},
 		{`"servers":["c"]`, "0+0 0+0 0+0"},
-		{`"servers":["a","b"],"directory":"/unused"`, "0+0 0+0 0+0"}, // rule 2
-		{`"servers":"a"`, "1+1 0+0 1+1"},                             // as none, malformed
+		{`"servers":["a","b"],"directories":["/unused"]`, "0+0 0+0 0+0"}, // rule 2
+		{`"servers":"a"`, "1+1 0+0 1+1"},                                 // as none, malformed
 	} {
 		retry(tt.retry)
 		s.pass(second)
@@ -336,6 +353,15 @@ func TestRetryTriesNow(t *testing.T) { // rule 19
 			t.Errorf("%s: seen at %d and %d, want %d", tt.retry, used.saved().RetriedAt, unused.saved().RetriedAt, at)
 		}
 	}
+	// What is none of its business is not even a sign of use.
+	reads := used.reads
+	retry(`"servers":["c"]`)
+	s.pass(second)
+	retry(`"servers":[],"directories":["/other"]`)
+	s.pass(second)
+	if used.reads != reads {
+		t.Errorf("%d reads for what is asked of others", used.reads-reads)
+	}
 	// What was asked of others is not done again by who comes later.
 	unused.prompt()
 	s.pass(10 * second)
@@ -351,11 +377,122 @@ func TestRetryForgetsBackOff(t *testing.T) {
 	i.prompt()
 	s.pass(25 * second) // the next try is far
 	i.servers["a"].up = true
-	s.files.write("control.json", fmt.Sprintf(`{"retry":{"at":%d}}`, s.now.UnixMilli()))
+	s.files.write("control.json", fmt.Sprintf(`{"paused":false,"retry":{"at":%d}}`, s.now.UnixMilli()))
 	s.pass(300 * ms)
 	i.mustBe("connected", "a")
 	if n := len(i.log); n == 0 || !strings.Contains(i.log[n-1], "a is back (1 try, ") {
 		t.Errorf("the log ends with %q", i.log[n-1])
+	}
+}
+
+// TestRetryDuringATry: that try is the first one of what follows, and it may be given up, and
+// that be said, once more.
+func TestRetryDuringATry(t *testing.T) {
+	s := simulate(t, func(p *Policy) { p.MaxAttempts = 2 })
+	i := s.load("/p", "a")
+	i.servers["a"].up = false
+	i.prompt()
+	s.pass(minute)
+	i.servers["a"].takes, i.servers["a"].up = 5*second, true
+	i.prompt()
+	s.pass(2 * second)
+	s.files.write("control.json", fmt.Sprintf(`{"paused":false,"retry":{"at":%d}}`, s.now.UnixMilli()))
+	s.pass(second)
+	if i.saved().server("a").Retried {
+		t.Error("no try began since, and yet it is said so")
+	}
+	s.pass(10 * second)
+	if got := i.log[len(i.log)-1]; !strings.Contains(got, "a is back (1 try, ") {
+		t.Errorf("the log ends with %q", got)
+	}
+	i.servers["a"].up, i.servers["a"].takes = false, 100*ms
+	for range 2 {
+		s.files.write("control.json", fmt.Sprintf(`{"paused":false,"retry":{"at":%d}}`, s.now.UnixMilli()))
+		i.servers["a"].reset(s.now)
+		i.crash("a")
+		s.pass(minute)
+		if !i.saved().server("a").Retried {
+			t.Error("tried, and it is not said")
+		}
+	}
+	given := 0
+	for _, line := range i.log {
+		if strings.Contains(line, "a is still failed") {
+			given++
+		}
+	}
+	if given != 3 {
+		t.Errorf("it is said %d times that it is given up: %q", given, i.log)
+	}
+}
+
+// TestStateIsWrittenLater: what could not be written is written when it can be, and a disk that
+// stays broken keeps nobody busy.
+func TestStateIsWrittenLater(t *testing.T) {
+	for name, spoil := range map[string]func(f *files, spoilt bool){
+		"broken": func(f *files, spoilt bool) { f.broken = spoilt },
+		"full":   func(f *files, spoilt bool) { f.full = spoilt },
+	} {
+		s := simulate(t, func(p *Policy) { p.PollInterval = 10 * minute })
+		i := s.load("/p", "a", "b")
+		i.prompt()
+		s.pass(10 * second)
+		spoil(s.files, true)
+		i.crash("a")
+		s.pass(3 * second)
+		if n := len(s.files.content); n != 1 {
+			t.Errorf("%s: %d files, want the state that was", name, n)
+		}
+		spoil(s.files, false)
+		s.pass(10 * second)
+		if got := i.saved().server("a"); got.Phase != "up" {
+			t.Errorf("%s, and mended: %+v", name, got)
+		}
+		spoil(s.files, true)
+		i.crash("b")
+		s.pass(45 * minute)
+		if n := s.pluginTimers(); n != 0 {
+			t.Errorf("%s: idle, and %d timers", name, n)
+		}
+	}
+}
+
+// TestLinksAreNotFollowed: what stands at our names and is no file of ours is not read, nor
+// written through.
+func TestLinksAreNotFollowed(t *testing.T) {
+	s := simulate(t, nil)
+	s.files.links[dataDirectory+"/control.json"] = true
+	s.files.content[dataDirectory+"/control.json"] = `{"paused":true}`
+	i := s.load("/p", "a")
+	i.prompt()
+	s.pass(10 * second)
+	i.crash("a")
+	s.pass(second)
+	i.mustBe("connected", "a")
+	s.files.links[dataDirectory+"/state"] = true
+	writes := s.files.writes
+	i.crash("a")
+	s.pass(minute)
+	if s.files.writes != writes {
+		t.Error("it wrote into the directory that a link leads to")
+	}
+}
+
+// TestWithoutWatches: where the system has none left, control.json is looked at.
+func TestWithoutWatches(t *testing.T) {
+	s := simulate(t, nil)
+	s.files.unwatched = true
+	i := s.load("/p", "a")
+	i.prompt()
+	s.pass(31 * minute) // idle: no polls
+	s.files.write("control.json", `{"paused":true}`)
+	s.pass(second)
+	if !i.saved().Paused {
+		t.Error("it did not hear of the pause")
+	}
+	i.hook("dispose")
+	if len(s.files.watchers) != 0 {
+		t.Error("a watcher is left")
 	}
 }
 
@@ -364,7 +501,7 @@ func TestGarbageAsControlIsNothing(t *testing.T) {
 	i := s.load("/p", "a")
 	i.prompt()
 	s.pass(10 * second)
-	for _, content := range []string{"", "{", "null", "3", `"x"`, "[]", `{"paused":"yes"}`, `{"paused":1,"retry":7}`, `{"retry":{"at":"x","servers":{}}}`,
+	for _, content := range []string{"", "{", "null", "3", `"x"`, "[]", `{"paused":"yes"}`, `{"retry":{"at":9e15}}`, `{"paused":1,"retry":7}`, `{"retry":{"at":"x","servers":{}}}`,
 		`{"retry":{"at":-1}}`, `{"retry":{"at":0,"servers":[{}]}}`, `{"retry":null}`, strings.Repeat("[", 100_000)} {
 		s.files.write("control.json", content)
 		i.crash("a")

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/rogpeppe/go-internal/lockedfile"
@@ -14,8 +15,8 @@ import (
 	"github.com/mcp-reconnect/mcp-reconnect/internal/atomicfile"
 )
 
-// ErrForeign is in the chain of an error about a control file that is not ours. It
-// was left alone.
+// ErrForeign is in the chain of an error about what stands at one of our names and is
+// not ours. It was left alone.
 var ErrForeign = errors.New("not a file of mcp-reconnect")
 
 // ErrNotInstalled says that there is no plugin to tell anything.
@@ -29,26 +30,31 @@ type Control struct {
 
 // A Retry asks for servers to be tried at once, with a new count of tries.
 type Retry struct {
-	At        int64    `json:"at"`                  // when it was asked for, in milliseconds since 1970; 0 for never
-	Servers   []string `json:"servers"`             // none means all
-	Directory string   `json:"directory,omitempty"` // of the instance, as it calls itself; "" means all
+	At          int64    `json:"at"`                    // when it was asked for, in milliseconds since 1970; 0 for never
+	Servers     []string `json:"servers"`               // none means all
+	Directories []string `json:"directories,omitempty"` // of the instances, as they call themselves; none means all
 }
 
-// retrySpacing is the least time between two retries: the plugins see what is in the
-// file, and would miss one that is replaced before they look.
-const retrySpacing = 250 * time.Millisecond
+// mergeWithin is how soon after another a retry has to ask for what that one asked for
+// as well: the plugins see what is in the file, and may not have looked in between.
+const mergeWithin = 2 * time.Second
 
 // ReadControl returns what the plugins in dir are told. Nothing there means nothing.
 func ReadControl(dir string) (Control, error) {
 	c := Control{Retry: Retry{Servers: []string{}}}
-	path := controlPath(dir)
-	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+	path := filepath.Join(dir, controlName)
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return c, nil
+	case err != nil:
+		return c, fmt.Errorf("reading what the plugins are told: %w", err)
+	case info.Mode()&fs.ModeSymlink != 0:
 		return c, nil // the plugin does not follow it either, and writing replaces it
+	case !info.Mode().IsRegular() || info.Size() > sizeLimit: // which may have no end
+		return c, fmt.Errorf("%s: %w", path, ErrForeign)
 	}
 	content, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return c, nil
-	}
 	if err != nil {
 		return c, fmt.Errorf("reading what the plugins are told: %w", err)
 	}
@@ -69,25 +75,34 @@ func SetPaused(dir string, paused bool) (changed bool, err error) {
 	return changed, err
 }
 
-// RequestRetry asks the plugins in dir to try servers now, and returns the Retry's At.
-// It takes up to a quarter of a second if there has just been another one.
-func RequestRetry(dir string, servers []string, directory string) (at time.Time, err error) {
+// RequestRetry asks the plugins in dir to try servers now, none meaning all, in these
+// directories, none meaning all, and returns the Retry's At.
+func RequestRetry(dir string, servers, directories []string) (at time.Time, err error) {
 	err = update(dir, func(c *Control) bool {
-		last := time.UnixMilli(c.Retry.At)
 		now := time.Now()
-		if wait := last.Add(retrySpacing).Sub(now); wait > 0 && wait <= retrySpacing {
-			time.Sleep(wait)
-			now = time.Now()
+		last := c.Retry
+		if since := now.Sub(time.UnixMilli(last.At)); since >= 0 && since < mergeWithin {
+			servers, directories = union(servers, last.Servers), union(directories, last.Directories)
 		}
 		// It grows even where the clock was set back, or plugins would not see it.
-		c.Retry = Retry{max(now.UnixMilli(), c.Retry.At+1), append([]string{}, servers...), directory}
+		c.Retry = Retry{max(now.UnixMilli(), last.At+1), append([]string{}, servers...), directories}
 		at = time.UnixMilli(c.Retry.At)
 		return true
 	})
 	return at, err
 }
 
-func controlPath(dir string) string { return filepath.Join(dir, "control.json") }
+// union unites two lists of which an empty one means everything.
+func union(a, b []string) []string {
+	if len(a) == 0 || len(b) == 0 {
+		return nil
+	}
+	both := slices.Concat(a, b)
+	slices.Sort(both)
+	return slices.Compact(both)
+}
+
+const controlName = "control.json"
 
 // update changes the control file, one process at a time.
 func update(dir string, change func(*Control) bool) error {
@@ -113,7 +128,7 @@ func update(dir string, change func(*Control) bool) error {
 	if err != nil {
 		return err
 	}
-	if err := atomicfile.Write(controlPath(dir), append(content, '\n')); err != nil {
+	if err := atomicfile.Write(filepath.Join(dir, controlName), append(content, '\n')); err != nil {
 		return fmt.Errorf("telling the plugins: %w", err)
 	}
 	return nil

@@ -24,8 +24,11 @@ import (
 // format is the newest format of a state file that this package knows.
 const format = 1
 
-// sizeLimit is more than any plugin writes, in bytes.
-const sizeLimit = 4 << 20
+// sizeLimit is more than any file here has, in bytes.
+const sizeLimit = 1 << 20
+
+// forgottenAfter is when a file is removed that cannot be told to be of a dead process.
+const forgottenAfter = 30 * 24 * time.Hour
 
 // An Instance is one project directory in one running OpenCode.
 type Instance struct {
@@ -48,6 +51,7 @@ type Server struct {
 	// to leave alone; "" for any other.
 	Phase   string
 	Tries   int       // in this outage
+	Retried bool      // a try began since Instance.RetriedAt
 	Error   string    // the last one, without secrets, at most 200 characters
 	Since   time.Time // when it got its status
 	TriedAt time.Time // when it was tried last, zero for never
@@ -75,14 +79,20 @@ func Read(dir string) (Instances, error) {
 	found := Instances{List: []Instance{}}
 	states := filepath.Join(dir, "state")
 	// Lstat: a symbolic link there is not ours to follow.
-	if info, err := os.Lstat(states); errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+	info, err := os.Lstat(states)
+	if errors.Is(err, fs.ErrNotExist) {
 		return found, nil
+	}
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s: %w", states, ErrForeign)
+	}
+	if err != nil {
+		return found, fmt.Errorf("reading the state: %w", err)
 	}
 	entries, err := os.ReadDir(states)
 	if err != nil {
 		return found, fmt.Errorf("reading the state: %w", err)
 	}
-	host, _ := os.Hostname()
 	for _, entry := range entries {
 		name := fileName().FindStringSubmatch(entry.Name())
 		if name == nil || !entry.Type().IsRegular() {
@@ -91,19 +101,17 @@ func Read(dir string) (Instances, error) {
 		pid, _ := strconv.Atoi(name[2])
 		path := filepath.Join(states, entry.Name())
 		f, written, err := readFile(path)
-		switch {
-		case err != nil || name[1] == ".":
-			// Broken, or on its way: nobody will mend or move it if its process is gone.
-			if !written.IsZero() && !process.RanAt(pid, written) {
-				os.Remove(path)
-			}
-		case f.Format > format:
-			found.Newer++
-		case f.Host != host:
-			found.Elsewhere++
-		case !process.RanAt(pid, written):
+		if written.IsZero() {
+			continue // gone meanwhile, or unreadable
+		}
+		switch state := f.standing(pid, written, err != nil || name[1] == "."); {
+		case state == dead, state != alive && time.Since(written) > forgottenAfter:
 			os.Remove(path)
-		case f.Pid == pid && f.Format == format:
+		case state == newer:
+			found.Newer++
+		case state == elsewhere:
+			found.Elsewhere++
+		case state == alive && f.Format == format && f.Pid == pid:
 			found.List = append(found.List, f.instance())
 		}
 	}
@@ -113,12 +121,50 @@ func Read(dir string) (Instances, error) {
 	return found, nil
 }
 
+// standing is what is to be thought of a state file.
+type standing int
+
+const (
+	unknown   standing = iota // of a process that has the pid now, but is perhaps not the one
+	alive                     // of a running process
+	dead                      // of one that is no more
+	newer                     // of a version that this one cannot read
+	elsewhere                 // of another machine, or another space of pids
+)
+
+func (f file) standing(pid int, written time.Time, broken bool) standing {
+	host, _ := os.Hostname()
+	p, running := process.Find(pid)
+	switch {
+	case broken && running:
+		return unknown
+	case broken: // it is one on its way, or nobody's who could mend it
+		if time.Since(written) < time.Minute { // perhaps another machine's
+			return unknown
+		}
+		return dead
+	case f.Format > format:
+		return newer
+	case f.Host != host || f.Space != process.Space():
+		return elsewhere
+	case !running:
+		return dead
+	case p.Wrote(f.Began, written):
+		return alive
+	case p.Began != "" && f.Began != "":
+		return dead
+	}
+	return unknown
+}
+
 // A file is a state file as template/state.js writes it. Times are in milliseconds.
 type file struct {
 	Format    int
 	Version   string
 	Pid       int
 	Host      string
+	Space     string
+	Began     string
 	Directory string
 	URL       string
 	Started   bool
@@ -127,6 +173,7 @@ type file struct {
 	Servers   []struct {
 		Name, Status, Phase   string
 		Tries                 int
+		Retried               bool
 		Error                 string
 		Since, TriedAt, DueAt float64
 	}
@@ -139,7 +186,7 @@ func (f file) instance() Instance {
 	}
 	for _, s := range f.Servers {
 		i.Servers = append(i.Servers, Server{
-			Name: s.Name, Status: s.Status, Phase: s.Phase, Tries: s.Tries, Error: s.Error,
+			Name: s.Name, Status: s.Status, Phase: s.Phase, Tries: s.Tries, Retried: s.Retried, Error: s.Error,
 			Since: timeOf(s.Since), TriedAt: timeOf(s.TriedAt), DueAt: timeOf(s.DueAt),
 		})
 	}

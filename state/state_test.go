@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mcp-reconnect/mcp-reconnect/internal/process"
 	"github.com/mcp-reconnect/mcp-reconnect/internal/testenv"
 	"github.com/mcp-reconnect/mcp-reconnect/state"
 )
@@ -38,7 +39,8 @@ func save(t *testing.T, dir string, pid int, change func(map[string]any)) string
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := map[string]any{"format": 1, "version": "0.1.0", "pid": pid, "host": host, "directory": "/p", "url": nil,
+	p, _ := process.Find(pid)
+	file := map[string]any{"format": 1, "version": "0.1.0", "pid": pid, "host": host, "space": process.Space(), "began": p.Began, "directory": "/p", "url": nil,
 		"started": true, "paused": false, "retriedAt": 0, "servers": []any{}}
 	if change != nil {
 		change(file)
@@ -76,7 +78,7 @@ func TestReadReturnsWhatWasWritten(t *testing.T) {
 	save(t, dir, os.Getpid(), func(f map[string]any) {
 		f["url"], f["retriedAt"], f["paused"] = "http://127.0.0.1:1", 1_700_000_000_000, true
 		f["servers"] = []any{
-			map[string]any{"name": "a", "status": "failed", "phase": "waiting", "tries": 3, "error": "x", "since": 1, "triedAt": 2, "dueAt": 3},
+			map[string]any{"name": "a", "status": "failed", "phase": "waiting", "tries": 3, "retried": true, "error": "x", "since": 1, "triedAt": 2, "dueAt": 3},
 			map[string]any{"name": "b", "status": "connected", "phase": "", "since": 4, "triedAt": nil, "dueAt": nil, "later": true},
 		}
 	})
@@ -84,7 +86,7 @@ func TestReadReturnsWhatWasWritten(t *testing.T) {
 		Pid: os.Getpid(), Version: "0.1.0", Directory: "/p", URL: "http://127.0.0.1:1", Started: true, Paused: true,
 		RetriedAt: time.UnixMilli(1_700_000_000_000),
 		Servers: []state.Server{
-			{Name: "a", Status: "failed", Phase: "waiting", Tries: 3, Error: "x", Since: time.UnixMilli(1), TriedAt: time.UnixMilli(2), DueAt: time.UnixMilli(3)},
+			{Name: "a", Status: "failed", Phase: "waiting", Tries: 3, Retried: true, Error: "x", Since: time.UnixMilli(1), TriedAt: time.UnixMilli(2), DueAt: time.UnixMilli(3)},
 			{Name: "b", Status: "connected", Since: time.UnixMilli(4)},
 		},
 	}}
@@ -113,32 +115,50 @@ func TestHalfDeadState(t *testing.T) {
 		return path
 	}
 	alive := os.Getpid()
+	old := func(path string, age time.Duration) string {
+		then := time.Now().Add(-age)
+		if err := os.Chtimes(path, then, then); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	saved := func(pid int, hash string, change func(map[string]any)) string {
+		path := save(t, dir, pid, change)
+		other := filepath.Join(dir, "state", fmt.Sprint(pid, "-", hash, ".json"))
+		if err := os.Rename(path, other); err != nil {
+			t.Fatal(err)
+		}
+		return other
+	}
+	const month = 31 * 24 * time.Hour
+	isNewer := func(f map[string]any) { f["format"], f["servers"] = 2, "in another form" }
+	isElsewhere := func(f map[string]any) { f["host"] = "another" }
 	stays := map[string]string{
-		"somebody else's file":      write("notes.txt", "hello"),
-		"a living one's broken":     write(fmt.Sprint(alive, "-1123456789abcdef.json"), `{"format":1`),
+		"somebody else's file":      old(write("notes.txt", "hello"), month),
+		"a living one's broken":     old(write(fmt.Sprint(alive, "-1123456789abcdef.json"), `{"format":1`), time.Hour),
 		"a living one's on its way": write(fmt.Sprint(".", alive, hash, ".tmp"), `{"fo`),
-		"of a newer version":        save(t, dir, 1, func(f map[string]any) { f["format"], f["servers"] = 2, "in another form" }),
-		"of another machine":        save(t, dir, deadPid+1, func(f map[string]any) { f["host"] = "another" }),
+		"another's on its way":      write(fmt.Sprint(".", deadPid+9, hash, ".tmp"), `{"fo`),
+		"of a newer version":        saved(1, "0000000000000001", isNewer),
+		"of another machine":        saved(deadPid, "0000000000000002", isElsewhere),
+		"of another space of pids":  saved(deadPid, "0000000000000003", func(f map[string]any) { f["space"] = "another" }),
 		"not named as ours":         write("4242.json", "{}"),
 	}
 	goes := map[string]string{
-		"of a dead process":       save(t, dir, deadPid, nil),
-		"a dead one's broken":     write(fmt.Sprint(deadPid+2, hash, ".json"), `[]`),
-		"a dead one's on its way": write(fmt.Sprint(".", deadPid, hash, ".tmp"), `{"fo`),
+		"of a dead process":              saved(deadPid, "0000000000000004", nil),
+		"a dead one's broken":            old(write(fmt.Sprint(deadPid+2, hash, ".json"), `[]`), time.Hour),
+		"a dead one's on its way":        old(write(fmt.Sprint(".", deadPid, hash, ".tmp"), `{"fo`), time.Hour),
+		"of a newer version, long ago":   old(saved(1, "0000000000000005", isNewer), month),
+		"of another machine, long ago":   old(saved(deadPid, "0000000000000006", isElsewhere), month),
+		"of nobody knows whom, long ago": old(write(fmt.Sprint(alive, "-2123456789abcdef.json"), `{`), month),
 	}
-	if runtime.GOOS == "linux" || runtime.GOOS == "darwin" || runtime.GOOS == "windows" {
-		reused := save(t, dir, alive, nil) // written before the process that has the pid now was started
-		long := time.Now().Add(-24 * time.Hour)
-		if err := os.Chtimes(reused, long, long); err != nil {
-			t.Fatal(err)
-		}
-		goes["of a pid that was given again"] = reused
+	if process.Space() != "" { // where it is told when a process began
+		goes["of a pid that was given again"] = saved(alive, "0000000000000007", func(f map[string]any) { f["began"] = "7" })
 	}
 	if err := os.Mkdir(filepath.Join(dir, "state", fmt.Sprint(deadPid+3, hash, ".json")), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	found := read(t, dir)
-	if len(found.List) != 0 || found.Newer != 1 || found.Elsewhere != 1 {
+	if len(found.List) != 0 || found.Newer != 1 || found.Elsewhere != 2 {
 		t.Errorf("found %+v", found)
 	}
 	for what, path := range stays {
@@ -149,6 +169,23 @@ func TestHalfDeadState(t *testing.T) {
 	for what, path := range goes {
 		if exists(path) {
 			t.Errorf("%s is left", what)
+		}
+	}
+}
+
+// TestStateOfTheLivingOutlivesClocks: whatever is done to the clock, and however far
+// that of a file server is off, a running process is told of.
+func TestStateOfTheLivingOutlivesClocks(t *testing.T) {
+	for _, off := range []time.Duration{-24 * time.Hour, -time.Hour, 0, time.Hour} {
+		dir := installed(t)
+		path := save(t, dir, os.Getpid(), nil)
+		then := time.Now().Add(off)
+		if err := os.Chtimes(path, then, then); err != nil {
+			t.Fatal(err)
+		}
+		found := read(t, dir)
+		if !exists(path) || process.Space() != "" && len(found.List) != 1 {
+			t.Errorf("%v off: %+v, and the file is there: %t", off, found, exists(path))
 		}
 	}
 }
@@ -178,8 +215,8 @@ func TestLinkedStateIsNotFollowed(t *testing.T) {
 	if err := os.Symlink(filepath.Join(elsewhere, "state"), filepath.Join(dir, "state")); err != nil {
 		testenv.Skip(t, "%v", err) // Windows asks for a privilege
 	}
-	if found := read(t, dir); len(found.List) != 0 || !exists(path) {
-		t.Errorf("%+v; the other's file is there: %t", found, exists(path))
+	if _, err := state.Read(dir); !errors.Is(err, state.ErrForeign) || !exists(path) {
+		t.Errorf("%v; the other's file is there: %t", err, exists(path))
 	}
 }
 
@@ -194,16 +231,16 @@ func TestControl(t *testing.T) {
 	if _, err := state.SetPaused(dir, true); err != nil {
 		t.Fatal(err)
 	}
-	at, err := state.RequestRetry(dir, []string{"a"}, "/p")
+	at, err := state.RequestRetry(dir, []string{"a"}, []string{"/p"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := state.Control{Paused: true, Retry: state.Retry{At: at.UnixMilli(), Servers: []string{"a"}, Directory: "/p"}}
+	want := state.Control{Paused: true, Retry: state.Retry{At: at.UnixMilli(), Servers: []string{"a"}, Directories: []string{"/p"}}}
 	if got, err := state.ReadControl(dir); err != nil || !cmp.Equal(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	// As rule 19 writes it; lists are never null.
-	if _, err := state.RequestRetry(dir, nil, ""); err != nil {
+	if _, err := state.RequestRetry(dir, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "control.json"))
@@ -220,37 +257,52 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// TestControlAtOnce: what many ask for at once is all there in the end, and no retry
-// is replaced before those who watch the file can have seen it.
+// TestControlAtOnce: what many ask for at once is all there in the end.
 func TestControlAtOnce(t *testing.T) {
 	dir := installed(t)
 	var wait sync.WaitGroup
-	var mu sync.Mutex
-	var times []time.Time
-	for n := range 6 {
+	for _, name := range []string{"", "a", "b", "c", "d", "e"} {
 		wait.Go(func() {
-			if n == 0 {
-				if _, err := state.SetPaused(dir, true); err != nil {
-					t.Error(err)
-				}
-				return
+			var err error
+			if name == "" {
+				_, err = state.SetPaused(dir, true)
+			} else {
+				_, err = state.RequestRetry(dir, []string{name, "x"}, []string{"/" + name})
 			}
-			at, err := state.RequestRetry(dir, nil, "")
 			if err != nil {
 				t.Error(err)
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			for _, other := range times {
-				if gap := at.Sub(other).Abs(); gap < 250*time.Millisecond {
-					t.Errorf("two retries %v apart", gap)
-				}
-			}
-			times = append(times, at)
 		})
 	}
 	wait.Wait()
-	if c, err := state.ReadControl(dir); err != nil || !c.Paused {
+	c, err := state.ReadControl(dir)
+	want := state.Control{Paused: true, Retry: state.Retry{At: c.Retry.At,
+		Servers: []string{"a", "b", "c", "d", "e", "x"}, Directories: []string{"/a", "/b", "/c", "/d", "/e"}}}
+	if diff := cmp.Diff(want, c); err != nil || diff != "" {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+	// Everything stays everything.
+	for _, servers := range [][]string{nil, {"a"}} {
+		if _, err := state.RequestRetry(dir, servers, nil); err != nil {
+			t.Fatal(err)
+		}
+		if c, err := state.ReadControl(dir); err != nil || len(c.Retry.Servers)+len(c.Retry.Directories) != 0 {
+			t.Errorf("%+v, %v", c, err)
+		}
+	}
+}
+
+// TestRetryLaterIsAnother: what was asked for some time ago is not asked for again.
+func TestRetryLaterIsAnother(t *testing.T) {
+	dir := installed(t)
+	ago := time.Now().Add(-3 * time.Second).UnixMilli()
+	if err := os.WriteFile(filepath.Join(dir, "control.json"), fmt.Appendf(nil, `{"paused":false,"retry":{"at":%d,"servers":["a"]}}`, ago), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := state.RequestRetry(dir, []string{"b"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := state.ReadControl(dir); err != nil || !cmp.Equal(c.Retry.Servers, []string{"b"}) {
 		t.Errorf("%+v, %v", c, err)
 	}
 }
@@ -261,7 +313,7 @@ func TestRetryGrowsWhateverTheClockSays(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "control.json"), fmt.Appendf(nil, `{"paused":false,"retry":{"at":%d,"servers":[]}}`, future), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if at, err := state.RequestRetry(dir, nil, ""); err != nil || at.UnixMilli() != future+1 {
+	if at, err := state.RequestRetry(dir, nil, nil); err != nil || at.UnixMilli() != future+1 {
 		t.Errorf("%v, %v", at, err)
 	}
 }
@@ -306,7 +358,7 @@ func TestControlWhereNothingIsInstalled(t *testing.T) {
 	if _, err := state.SetPaused(dir, true); !errors.Is(err, state.ErrNotInstalled) {
 		t.Error(err)
 	}
-	if _, err := state.RequestRetry(dir, nil, ""); !errors.Is(err, state.ErrNotInstalled) {
+	if _, err := state.RequestRetry(dir, nil, nil); !errors.Is(err, state.ErrNotInstalled) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {

@@ -28,6 +28,7 @@ const READ_LIMIT = 180_000 // a status read that takes longer is given up (rule 
 const SLEEP = 30_000 // a timer this late means that the machine slept (rule 14)
 const MISSING_TRIES = 3 // for a command that does not exist (rule 15)
 const SAVE_DELAY = 100 // what changes within this time is written at once (rule 18)
+const SAVE_TRIES = 8 // where it cannot be written; the delay doubles
 const STEER_DELAY = 100 // from a sign that control changed to the look at it (rule 19)
 
 const OVERLOADED = /\b(EAGAIN|EMFILE|ENFILE|ENOMEM)\b/
@@ -147,9 +148,11 @@ function createEngine(directory, host) {
   const store = openStore(directory)
   const seen = new Map() // name -> {state, said, error, since}: the last status, for people
   let saveTimer = null // set while something is to be written
+  let unsaved = 0 // how often in a row that failed
   let steerTimer = null // set while control is to be read
   let paused = false // nothing is planned (rule 19)
-  let retriedAt = 0 // of the last retry that was asked for
+  let retriedAt = 0 // of the last retry that was asked for, by the clock on the wall
+  let retrySeenAt = Infinity // when it was seen
   let stopWatching = () => {}
 
   // -- Time. Timers keep no process alive (rule 7), and no error leaves one (rule 8).
@@ -398,12 +401,12 @@ function createEngine(directory, host) {
 
   // Rule 18: written when something changed.
   function changed() {
-    if (!gone) saveTimer ??= after(SAVE_DELAY, save)
+    if (!gone) saveTimer ??= after(SAVE_DELAY * 2 ** unsaved, save)
   }
 
   function save() {
     saveTimer = null
-    store.save({
+    const saved = store.save({
       url: host.url,
       started,
       paused,
@@ -411,10 +414,22 @@ function createEngine(directory, host) {
       servers: [...seen].map(([name, { state, error, since }]) => {
         const s = servers.get(name)
         const phase = s?.phase ?? (state === "failed" && !concerns(name) ? "skipped" : "")
-        const times = { since: wall(since), triedAt: wall(triedAt.get(name)), dueAt: wall(s?.dueAt) }
-        return { name, status: typeof state === "string" ? harmless(state) : "unknown", phase, tries: s?.tries ?? 0, error, ...times }
+        const tried = triedAt.get(name)
+        return {
+          name,
+          status: /^[\w-]{1,40}$/.test(state) ? state : "unknown",
+          phase,
+          tries: s?.tries ?? 0,
+          retried: tried >= retrySeenAt, // a try began since the last retry
+          error,
+          since: wall(since),
+          triedAt: wall(tried),
+          dueAt: wall(s?.dueAt),
+        }
       }),
     })
+    unsaved = saved ? 0 : Math.min(unsaved + 1, SAVE_TRIES)
+    if (!saved && unsaved < SAVE_TRIES) changed()
   }
 
   function wall(time) {
@@ -453,16 +468,19 @@ function createEngine(directory, host) {
         look()
       }
     }
-    const { at, servers: names, directory: only } = control.retry
+    const { at, servers: names, directories } = control.retry
     if (at <= retriedAt) return
     retriedAt = at
+    retrySeenAt = now()
     changed()
-    if (only !== undefined && only !== directory) return
+    const asked = (list, name) => list.length === 0 || list.includes(name)
+    if (!asked(directories, directory)) return
+    if (names.length > 0 && seen.size > 0 && !names.some((name) => seen.has(name))) return
     usedAt = now() // somebody waits for it
     for (const s of servers.values()) {
-      if (names.length > 0 && !names.includes(s.name)) continue
-      // Not bound to rule 13's minute: it is no loop that asks.
-      Object.assign(s, { tries: 0, announced: false })
+      if (!asked(names, s.name)) continue
+      // Not bound to rule 13's minute: it is no loop that asks. A try under way counts.
+      Object.assign(s, { tries: connecting.has(s.name) ? 1 : 0, announced: false })
       if (s.phase === "waiting" || s.phase === "parked" || s.phase === "dormant") move(s, "waiting", 0)
     }
     look()

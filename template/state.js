@@ -6,6 +6,9 @@
 
 const STATE_FORMAT = 1 // of a state file; readers leave newer ones alone
 const ERROR_LENGTH = 200 // of an error in a state file, in characters
+const EXAMINED = 1_000 // of an error, before what may be a secret is taken out
+const READ_LIMIT_BYTES = 1 << 20 // more than any file here has
+const WATCH_INTERVAL = 500 // where changes have to be looked for
 
 // The directory that mcp-reconnect installed. Undefined for a copy of this file
 // that stands elsewhere: it keeps no state.
@@ -18,30 +21,47 @@ function installedIn() {
   }
 }
 
+// Which process this is, for readers: a pid is given again, and means nothing on another
+// machine or in another container. Linux tells when a process began and in which space
+// its pid counts (proc_pid_stat(5), pid_namespaces(7)); elsewhere these are "".
+function thisProcess() {
+  const told = { pid: process.pid, host: hostname(), space: "", began: "" }
+  try {
+    told.space = fs.readlinkSync("/proc/self/ns/pid")
+    const stat = fs.readFileSync("/proc/self/stat", "utf8")
+    told.began = stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19]
+  } catch {}
+  return told
+}
+
 function openStore(directory) {
   const home = installedIn()
   const states = join(home ?? "", "state")
-  const hash = createHash("sha256").update(directory).digest("hex").slice(0, 16)
-  const path = join(states, `${process.pid}-${hash}.json`)
-  const temporary = join(states, `.${process.pid}-${hash}.tmp`)
+  const self = thisProcess()
+  const hash = createHash("sha256").update(`${self.host} ${self.space} ${directory}`).digest("hex").slice(0, 16)
+  const path = join(states, `${self.pid}-${hash}.json`)
+  const temporary = join(states, `.${self.pid}-${hash}.tmp`)
 
   return {
-    // Rule 18. Synchronous, since nothing is left to be undone then at disposal;
-    // the few hundred bytes are not synced, as no power failure leaves their reader.
+    // Rule 18. Returns whether that went well. Synchronous, since nothing is left to be
+    // undone then at disposal; the few hundred bytes are not synced, as no power
+    // failure leaves their reader.
     save(state) {
-      if (!home) return
-      const text = JSON.stringify({ format: STATE_FORMAT, version: VERSION, pid: process.pid, host: hostname(), directory, ...state })
+      if (!home) return true
+      const text = JSON.stringify({ format: STATE_FORMAT, version: VERSION, ...self, directory, ...state })
       try {
         fs.mkdirSync(states, { mode: 0o700 }) // not the one above it, which somebody may have removed
       } catch {}
       try {
-        if (!fs.lstatSync(states).isDirectory()) return
+        if (!fs.lstatSync(states).isDirectory()) return false
         fs.rmSync(temporary, { force: true })
         fs.writeFileSync(temporary, text + "\n", { flag: "wx", mode: 0o600 }) // wx follows no link
         fs.chmodSync(temporary, 0o600) // whatever the umask
         fs.renameSync(temporary, path)
+        return true
       } catch {
         remove(temporary)
+        return false
       }
     },
 
@@ -53,41 +73,53 @@ function openStore(directory) {
     // this machine left is removed.
     sweep() {
       try {
-        for (const file of home ? fs.readdirSync(states) : []) {
-          const pid = Number(/^\.?(\d+)-/.exec(file)?.[1])
-          if (pid && !isAlive(pid) && (file.startsWith(".") || isOfThisHost(join(states, file)))) remove(join(states, file))
+        for (const name of home ? fs.readdirSync(states) : []) {
+          const [, pid] = /^(\d{1,10})-[0-9a-f]{16}\.json$/.exec(name) ?? []
+          const left = pid && !isAlive(Number(pid)) && readJSON(join(states, name))
+          if (left?.host === self.host && left.space === self.space) remove(join(states, name))
         }
       } catch {}
     },
 
-    // Rule 19: {paused, retry: {at, servers, directory}}, whatever the file holds.
+    // Rule 19: {paused, retry: {at, servers, directories}}, whatever the file holds.
     control() {
-      let content
-      try {
-        const path = join(home, "control.json")
-      if (!fs.lstatSync(path).isSymbolicLink()) content = JSON.parse(fs.readFileSync(path, "utf8"))
-      } catch {}
-      const retry = content?.retry
+      const content = readJSON(join(home ?? "", "control.json"))
+      const retry = typeof content?.paused === "boolean" ? content.retry : undefined
+      const list = (value) => (Array.isArray(value) ? value : [])
       return {
         paused: content?.paused === true,
-        retry: { at: Number(retry?.at) || 0, servers: Array.isArray(retry?.servers) ? retry.servers : [], directory: retry?.directory },
+        retry: { at: Number(retry?.at) || 0, servers: list(retry?.servers), directories: list(retry?.directories) },
       }
     },
 
     // Calls back when something in the directory changed, and costs nothing until
     // then. It does not say what it was: not every Bun names the file.
     watch(changed) {
+      if (!home) return () => {}
+      const file = join(home, "control.json")
+      let stop
+      // Where the system cannot watch, for want of inotify watches, say, it is looked at.
+      const look = () => {
+        try {
+          fs.watchFile(file, { interval: WATCH_INTERVAL, persistent: false }, changed)
+          stop = () => fs.unwatchFile(file, changed)
+        } catch {}
+      }
       try {
         const watcher = fs.watch(home, { persistent: false }, () => changed())
-        watcher.on("error", () => {})
+        stop = () => watcher.close()
+        watcher.on("error", () => {
+          stop()
+          look()
+        })
         watcher.unref?.()
-        return () => {
-          try {
-            watcher.close()
-          } catch {}
-        }
       } catch {
-        return () => {}
+        look()
+      }
+      return () => {
+        try {
+          stop?.()
+        } catch {}
       }
     },
   }
@@ -99,6 +131,16 @@ function remove(file) {
   } catch {}
 }
 
+// A small file's content, or undefined. What is no regular file may never end.
+function readJSON(file) {
+  try {
+    const stat = fs.lstatSync(file)
+    return stat.isFile() && stat.size <= READ_LIMIT_BYTES ? JSON.parse(fs.readFileSync(file, "utf8")) : undefined
+  } catch {
+    return undefined
+  }
+}
+
 function isAlive(pid) {
   try {
     process.kill(pid, 0)
@@ -108,27 +150,27 @@ function isAlive(pid) {
   }
 }
 
-// Several machines, or containers, may share a data directory.
-function isOfThisHost(file) {
-  try {
-    return JSON.parse(fs.readFileSync(file, "utf8")).host === hostname()
-  } catch {
-    return false
-  }
-}
+const SECRET = "key|token|secret|passw?(?:or)?d?|passphrase|pwd|auth|authorization|credentials?|cookie"
+const SECRET_VARIABLE = /KEY|TOKEN|SECRET|PASS|PWD|AUTH(?!OR)|CREDENTIAL|COOKIE/i
+const VALUE = `(?:\\\\?"[^"\\\\]*\\\\?"?|'[^']*'?|[^\\s"'\`,;&]+)`
+const HEADER = /\b((?:proxy-)?authorization|(?:set-)?cookie)(["']?\s*[=:]\s*["']?)[^"'\n]+/gi
+const ASSIGNED = new RegExp(`((?:^|[^a-z])[\\w-]{0,40}?(?:${SECRET})[\\w-]{0,20}\\\\?["']?\\s{0,3}[=:]\\s{0,3})${VALUE}`, "gi")
+const FLAG = new RegExp(`(--?[\\w-]{0,40}?(?:${SECRET})\\s{1,3})${VALUE}`, "gi")
 
 // An error without what may be a secret in it: errors quote addresses, headers and
-// command lines.
+// command lines. It is cut before it is looked at: a server may say whatever it likes.
 function harmless(error) {
-  let text = error
-  for (const [name, value] of Object.entries(process.env))
-    if (/KEY|TOKEN|SECRET|PASS|AUTH|CREDENTIAL/i.test(name) && value.length >= 6) text = text.replaceAll(value, "…")
+  let text = error.length > EXAMINED ? error.slice(0, EXAMINED).replace(/\S{0,200}$/, "…") : error
+  const secrets = Object.entries(process.env).flatMap(([name, value]) => (SECRET_VARIABLE.test(name) && value.length >= 6 ? [value] : []))
+  for (const secret of secrets.sort((a, b) => b.length - a.length)) text = text.replaceAll(secret, "…") // a longer one may begin as a shorter one
   text = text
     .replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]+/g, " ") // a terminal may show it
-    .replace(/(\w:\/\/)[^\s/@]*@/g, "$1…@")
-    .replace(/(\w:\/\/[^\s?#"'`]*[?#])[^\s"'`]+/g, "$1…")
+    .replace(/(\w:\/\/)[^\s"'`@]{0,400}(?:@[^\s"'`@]{0,400})*@/g, "$1…@")
+    .replace(/(\w:\/\/[^\s?#"'`]{0,400}[?#])[^\s"'`]+/g, "$1…")
+    .replace(HEADER, "$1$2…")
     .replace(/\b(bearer|basic)\s+[^\s"'`,]+/gi, "$1 …")
-    .replace(/([\w-]*(?:key|token|secret|passw(?:or)?d|authorization|cookie)["']?\s*[=:]\s*["']?|--?[\w-]*(?:key|token|secret|password)\s+)[^\s"'`,;]+/gi, "$1…")
+    .replace(ASSIGNED, "$1…")
+    .replace(FLAG, "$1…")
     .replace(/[\w+=-]{20,}/g, (word) => (/\d.*\d/.test(word) && /[a-z]/i.test(word) ? "…" : word))
   return [...text].slice(0, ERROR_LENGTH).join("")
 }

@@ -6,11 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// started asks sysctl kern.proc.pid, see sysctl(3).
-func started(pid int) (start time.Time, alive bool) {
-	p, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
+// find asks sysctl kern.proc.pid, see sysctl(3).
+func find(pid int) (p Process, alive bool) {
+	info, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil {
-		return time.Time{}, false
+		return p, false
 	}
-	return time.Unix(p.Proc.P_starttime.Unix()), true
+	return Process{start: time.Unix(info.Proc.P_starttime.Unix())}, true
 }
+
+func space() string { return "" }

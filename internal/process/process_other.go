@@ -5,10 +5,11 @@ package process
 import (
 	"errors"
 	"syscall"
-	"time"
 )
 
-// started knows no more than whether there is such a process.
-func started(pid int) (start time.Time, alive bool) {
-	return time.Time{}, !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+// find knows no more than whether there is such a process.
+func find(pid int) (p Process, alive bool) {
+	return p, !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }
+
+func space() string { return "" }

@@ -9,30 +9,39 @@ import (
 	"github.com/mcp-reconnect/mcp-reconnect/internal/testenv"
 )
 
-func TestRanAt(t *testing.T) {
+func TestFind(t *testing.T) {
 	before := time.Now().Add(-time.Minute)
 	cmd := exec.Command(testenv.Program(t, "sleep"), "60")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	pid := cmd.Process.Pid
-	if RanAt(pid, before) {
-		t.Error("it ran before it was started")
+	child, alive := Find(pid)
+	own, running := Find(os.Getpid())
+	if !alive || !running {
+		t.Fatal("it does not run")
 	}
-	if !RanAt(pid, time.Now()) || !RanAt(os.Getpid(), time.Now()) {
-		t.Error("it does not run")
+	if !child.Wrote(child.Began, time.Now()) || !own.Wrote(own.Began, time.Now()) {
+		t.Error("it is another one")
+	}
+	if child.Began == "" && child.Wrote("", before) {
+		t.Error("it wrote before it was started")
+	}
+	if child.Began != "" && (child.Wrote("7", before) || !child.Wrote(child.Began, before) || !child.Wrote("", before)) {
+		t.Error("when it began is not what counts, where it is told")
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	// Until it is waited for it is a zombie, or soon one.
-	for deadline := time.Now().Add(time.Minute); RanAt(pid, time.Now()); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); alive; _, alive = Find(pid) {
 		if time.Now().After(deadline) {
 			t.Fatal("killed, and yet running")
 		}
+		time.Sleep(time.Millisecond)
 	}
 	cmd.Wait()
-	if RanAt(pid, time.Now()) {
+	if _, alive := Find(pid); alive {
 		t.Error("it is gone, and yet running")
 	}
 }

@@ -417,7 +417,7 @@ function createEngine(directory, host) {
         const tried = triedAt.get(name)
         return {
           name,
-          status: /^[\w-]{1,40}$/.test(state) ? state : "unknown",
+          status: typeof state === "string" && /^[\w-]{1,40}$/.test(state) ? state : "unknown",
           phase,
           tries: s?.tries ?? 0,
           retried: tried >= retrySeenAt, // a try began since the last retry

@@ -441,11 +441,12 @@ function createEngine(directory, host) {
     seen.clear()
     for (const [name, { state, error }] of answer) {
       const old = before.get(name)
-      if (old?.state === state && (old.said === error || !error)) {
+      const same = old !== undefined && old.state === state // a state may be undefined
+      if (same && (old.said === error || !error)) {
         seen.set(name, old)
         continue
       }
-      const since = old?.state === state ? old.since : now()
+      const since = same ? old.since : now()
       seen.set(name, { state, said: error, error: error ? harmless(error) : (old?.error ?? ""), since })
       changed()
     }

@@ -1,0 +1,84 @@
+package reconnect
+
+import (
+	"regexp"
+	"strings"
+)
+
+var (
+	overloaded = regexp.MustCompile(`\b(EAGAIN|EMFILE|ENFILE|ENOMEM)\b`)
+	missing    = regexp.MustCompile(`\b(ENOENT|EACCES)\b.*spawn|spawn.*\b(ENOENT|EACCES)\b|Executable not found`)
+)
+
+// concerns reports whether the policy's patterns leave the server to the engine.
+func (e *Engine) concerns(name string) bool {
+	matches := func(patterns []string) bool {
+		for _, pattern := range patterns {
+			if matches(pattern, name) {
+				return true
+			}
+		}
+		return false
+	}
+	return (len(e.policy.Only) == 0 || matches(e.policy.Only)) && !matches(e.policy.Skip)
+}
+
+// matches reports whether a pattern, in which * stands for any text and ? for any
+// character, is the name. It goes back to the last * alone, so that no pattern takes long.
+func matches(pattern, name string) bool {
+	ps, ns := []rune(pattern), []rune(name)
+	p, n, star, from := 0, 0, -1, 0
+	for n < len(ns) {
+		switch {
+		case p < len(ps) && ps[p] == '*':
+			star, from = p, n
+			p++
+		case p < len(ps) && (ps[p] == '?' || ps[p] == ns[n]):
+			p, n = p+1, n+1
+		case star >= 0:
+			from++
+			p, n = star+1, from
+		default:
+			return false
+		}
+	}
+	return strings.Trim(string(ps[p:]), "*") == ""
+}
+
+const errorLength = 200 // of an error that is told, in characters
+
+// secrets are what harmless takes out, and what stands there instead.
+var secrets = []struct {
+	pattern *regexp.Regexp
+	instead string
+}{
+	{regexp.MustCompile(`[\x{0}-\x{1f}\x{7f}-\x{9f}\x{200b}-\x{200f}\x{2028}-\x{202e}\x{2066}-\x{2069}\x{feff}]+`), " "}, // a terminal may show it
+	{regexp.MustCompile(`(\w://)[^\s/@]*@`), "${1}…@"},
+	{regexp.MustCompile("(\\w://[^\\s?#\"'`]*[?#])[^\\s\"'`]+"), "${1}…"},
+	{regexp.MustCompile("(?i)\\b(bearer|basic)\\s+[^\\s\"'`,]+"), "${1} …"},
+	{regexp.MustCompile("(?i)([\\w-]*(?:key|token|secret|passw(?:or)?d|authorization|cookie)[\"']?\\s*[=:]\\s*[\"']?|--?[\\w-]*(?:key|token|secret|password)\\s+)[^\\s\"'`,;]+"), "${1}…"},
+}
+
+var (
+	long      = regexp.MustCompile(`[\w+=-]{20,}`)
+	twoDigits = regexp.MustCompile(`\d.*\d`)
+	letter    = regexp.MustCompile(`[A-Za-z]`)
+)
+
+// harmless is an error without what may be a secret in it: errors quote addresses,
+// headers and command lines. The values of OpenCode's variables are not known here.
+func harmless(text string) string {
+	for _, s := range secrets {
+		text = s.pattern.ReplaceAllString(text, s.instead)
+	}
+	text = long.ReplaceAllStringFunc(text, func(word string) string {
+		if twoDigits.MatchString(word) && letter.MatchString(word) {
+			return "…"
+		}
+		return word
+	})
+	if runes := []rune(text); len(runes) > errorLength {
+		text = string(runes[:errorLength])
+	}
+	return text
+}

@@ -1,0 +1,686 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcp-reconnect/mcp-reconnect/reconnect"
+)
+
+const (
+	maxStreamDelay = time.Minute      // where the doubling of the delay before a stream is reopened ends
+	clockInterval  = 5 * time.Second  // between two looks at the clock on the wall
+	clockJump      = 30 * time.Second // more than any machine under load is late
+	silence        = 45 * time.Second // of a server that sends heartbeats, which is every 10 or 15 s
+	maxDirectories = 1000             // in use in one target; others are passed over
+)
+
+// A target is an OpenCode server that is watched. Its loop, run, is the only goroutine
+// that touches its fields and its engines; other goroutines post to it.
+type target struct {
+	w      *Watcher
+	id     string
+	keep   bool
+	api    opencode
+	log    *slog.Logger
+	ctx    context.Context // ends with the target
+	cancel context.CancelCauseFunc
+	inbox  chan func(now time.Time)
+	done   chan struct{}  // closed when everything has ended
+	calls  sync.WaitGroup // goroutines of requests
+
+	// The stream. It opens, or is open, while closeStream is not nil.
+	status      string
+	since       time.Time
+	error       string
+	attempts    int // in a row, without a stream that lasted
+	generation  int // of the stream: what comes late from an earlier one does not count
+	closeStream context.CancelFunc
+	openedAt    time.Time
+	giveUpAt    time.Time // while it opens
+	retryAt     time.Time // while there is none
+	lostAt      time.Time
+	stream      *stream // while it is open
+	dialect     *dialect
+	lastEventID string
+	activeAt    time.Time
+	clock       time.Time // on the wall, at the last look
+	complained  string    // the last line about the stream
+
+	// The directories that are in use.
+	pool        *reconnect.Pool
+	directories map[string]*directory
+	engines     map[*reconnect.Engine]*directory
+	paused      bool
+	timer       *time.Timer
+}
+
+// A directory is one that has shown a sign of use, with its engine.
+type directory struct {
+	path     string
+	engine   *reconnect.Engine
+	ctx      context.Context // of its requests
+	cancel   context.CancelFunc
+	usedAt   time.Time
+	byPlugin bool
+	reads    bool                            // a status read was wanted while there was no stream
+	stale    bool                            // no status was read since the stream was opened
+	told     map[string]string               // server -> the state that was told last
+	changes  map[string]reconnect.Transition // server -> the last one that is not told yet, while stale
+	tools    map[string]bool                 // servers that say that their tools changed, since the last read began
+	confirms map[string]bool                 // those of before the read whose answer is being looked at
+	refused  string                          // the last error of a read
+}
+
+func newTarget(w *Watcher, id string, o Target, paused bool) *target {
+	t := &target{
+		w: w, id: id, keep: o.Keep,
+		api:         opencode{client: w.client, base: id, username: o.Username, password: o.Password},
+		log:         w.options.Log.With("url", id),
+		inbox:       make(chan func(time.Time)),
+		done:        make(chan struct{}),
+		status:      Connecting,
+		since:       time.Now(),
+		activeAt:    time.Now(),
+		clock:       w.wall(),
+		pool:        reconnect.NewPool(w.options.Policy.Concurrency),
+		directories: map[string]*directory{},
+		engines:     map[*reconnect.Engine]*directory{},
+		paused:      paused,
+		timer:       time.NewTimer(0),
+	}
+	if t.api.username == "" {
+		t.api.username = "opencode"
+	}
+	t.ctx, t.cancel = context.WithCancelCause(w.ctx)
+	return t
+}
+
+// post has the loop do something, and reports whether it will.
+func (t *target) post(do func(now time.Time)) bool {
+	select {
+	case t.inbox <- do:
+		return true
+	case <-t.ctx.Done():
+		return false
+	}
+}
+
+// state asks the loop for the target's state.
+func (t *target) state() (s TargetState, ok bool) {
+	answer := make(chan TargetState, 1)
+	if !t.post(func(time.Time) { answer <- t.snapshot() }) {
+		return s, false
+	}
+	return <-answer, true
+}
+
+// stop ends the target, for good.
+func (t *target) stop(why string) { t.cancel(errors.New(why)) }
+
+func (t *target) run() {
+	ticker := time.NewTicker(clockInterval)
+	defer ticker.Stop()
+	t.open(time.Now())
+	for {
+		t.wait()
+		select {
+		case <-t.ctx.Done():
+			t.end()
+			return
+		case do := <-t.inbox:
+			do(time.Now())
+		case <-t.timer.C:
+		case <-ticker.C:
+			t.look(time.Now())
+		}
+		t.advance(time.Now())
+	}
+}
+
+// wait sets the timer for whatever is due next.
+func (t *target) wait() {
+	var next time.Time
+	due := func(at time.Time) {
+		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	due(t.giveUpAt)
+	due(t.retryAt)
+	if t.stream != nil {
+		for _, d := range t.directories {
+			if at, ok := d.engine.Next(); ok {
+				due(at)
+			}
+		}
+	}
+	t.timer.Stop()
+	if !next.IsZero() {
+		t.timer.Reset(time.Until(next))
+	}
+}
+
+// advance does what is due.
+func (t *target) advance(now time.Time) {
+	if due(t.giveUpAt, now) {
+		t.lose(now, fmt.Errorf("the server did not answer within %v", t.w.options.Policy.ConnectTimeout))
+	}
+	if due(t.retryAt, now) {
+		t.open(now)
+	}
+	// Nothing is planned by what is known from before a lost stream.
+	if t.stream != nil {
+		for _, d := range t.directories {
+			d.engine.Advance(now)
+		}
+	}
+	t.drain()
+}
+
+// drain does what the engines ask for.
+func (t *target) drain() {
+	for pending := t.pool.Pending(); len(pending) > 0; pending = t.pool.Pending() {
+		for _, engine := range pending {
+			d := t.engines[engine]
+			for _, action := range engine.Actions() {
+				if d != nil {
+					t.perform(d, action)
+				}
+			}
+		}
+	}
+}
+
+func due(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
+
+// end closes everything. What comes from now on is not looked at.
+func (t *target) end() {
+	now := time.Now()
+	t.timer.Stop()
+	t.shut()
+	for _, d := range t.directories {
+		t.drop(now, d)
+	}
+	t.calls.Wait()
+	t.w.remove(t)
+	if t.w.ctx.Err() == nil {
+		why := context.Cause(t.ctx).Error()
+		t.log.Info(why)
+		t.tell(Event{Type: TargetChanged, From: t.status, To: Closed, Error: why}, now)
+	}
+	close(t.done)
+}
+
+// -- The stream
+
+// open opens the stream. Whatever comes of an earlier one is late.
+func (t *target) open(now time.Time) {
+	t.shut()
+	t.generation++
+	t.attempts++
+	t.retryAt = time.Time{}
+	t.giveUpAt = now.Add(t.w.options.Policy.ConnectTimeout)
+	ctx, cancel := context.WithCancel(t.ctx)
+	t.closeStream = cancel
+	generation, lastEventID, activeAt := t.generation, t.lastEventID, t.activeAt
+	t.calls.Go(func() {
+		defer cancel()
+		s, err := t.api.subscribe(ctx, lastEventID)
+		if err == nil {
+			defer s.body.Close()
+			s.active.Store(activeAt.UnixNano())
+			if ctx.Err() != nil || !t.post(func(now time.Time) { t.opened(now, generation, s) }) {
+				return // too late
+			}
+			err = s.follow(func(got signal) bool {
+				// Most of what happens is of no concern; it has been noted in the stream.
+				if got.kind == heartbeat || got.kind == seen && t.w.options.Policy.Start != "load" {
+					return ctx.Err() == nil
+				}
+				return ctx.Err() == nil && t.post(func(now time.Time) { t.signal(now, generation, got) })
+			})
+		}
+		t.post(func(now time.Time) {
+			if generation == t.generation && t.closeStream != nil {
+				t.lose(now, err)
+			}
+		})
+	})
+}
+
+// shut closes the stream, or stops its opening.
+func (t *target) shut() {
+	if t.stream != nil {
+		t.lastEventID = t.stream.lastID.Load().(string)
+	}
+	if t.closeStream != nil {
+		t.closeStream()
+	}
+	t.closeStream, t.stream, t.giveUpAt = nil, nil, time.Time{}
+}
+
+func (t *target) opened(now time.Time, generation int, s *stream) {
+	if generation != t.generation || t.closeStream == nil {
+		return
+	}
+	t.stream, t.dialect, t.openedAt, t.giveUpAt = s, s.dialect, now, time.Time{}
+	if t.status == Idle {
+		t.error = ""
+	} else {
+		s.active.Store(now.UnixNano()) // that it is there again is news
+		t.move(now, Connected, "")
+	}
+	for _, d := range t.directories {
+		if d.reads { // what it was for is planned anew by the next one
+			d.reads = false
+			d.engine.Read(now, nil)
+		}
+		// Nobody has to use it for it to be looked at: it was in use before.
+		if now.Sub(d.usedAt) < t.w.options.Policy.IdleAfter {
+			d.engine.Used(now, reconnect.MCP, "")
+		}
+	}
+}
+
+// lose deals with a stream that has ended, or did not open.
+func (t *target) lose(now time.Time, err error) {
+	policy := t.w.options.Policy
+	if t.stream != nil {
+		t.lostAt = now
+		if now.Sub(t.openedAt) >= policy.StableAfter {
+			t.attempts = 0
+		}
+		for _, d := range t.directories {
+			d.stale = true
+		}
+	}
+	t.shut()
+	if refused(err) {
+		// The process has ended, and with it every instance: another one that listens
+		// there starts none for us.
+		for _, d := range t.directories {
+			t.drop(now, d)
+		}
+		t.lastEventID = ""
+	}
+	slow := now.Add(t.jittered(policy.ProbeInterval))
+	switch {
+	case errors.Is(err, errUnauthorized):
+		t.attempts = 0
+		t.retryAt = slow
+		t.move(now, Unauthorized, errText(err))
+	case t.status == Idle:
+		t.retryAt = slow
+		t.complain(errText(err))
+		t.error = errText(err)
+	case t.attempts >= policy.MaxAttempts:
+		t.retryAt = slow
+		t.move(now, GivenUp, errText(err))
+	default:
+		doubled := float64(policy.InitialDelay) * math.Pow(2, float64(max(0, t.attempts-1)))
+		t.retryAt = now.Add(t.jittered(time.Duration(min(float64(maxStreamDelay), doubled))))
+		t.move(now, Waiting, errText(err))
+	}
+	if !t.keep && (t.status == GivenUp || t.status == Unauthorized || t.status == Idle) && now.Sub(t.reached()) >= policy.IdleAfter {
+		t.stop("forgotten: it could not be reached for " + policy.IdleAfter.String())
+	}
+}
+
+// reached is when the target was there last, or since when it is watched.
+func (t *target) reached() time.Time {
+	if t.lostAt.After(t.openedAt) {
+		return t.lostAt
+	}
+	if t.openedAt.IsZero() {
+		return t.activeAt
+	}
+	return t.openedAt
+}
+
+func (t *target) jittered(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (1 + t.w.options.Policy.Jitter*(2*random()-1)))
+}
+
+// move alone changes the target's state.
+func (t *target) move(now time.Time, to, problem string) {
+	from := t.status
+	t.error = problem
+	switch {
+	case problem != "":
+		t.complain(problem)
+	case from != to:
+		t.complained = ""
+		t.log.Info(map[string]string{Connected: "connected", Idle: "nothing happens here"}[to])
+	}
+	if from == to {
+		return
+	}
+	t.status, t.since = to, now
+	t.tell(Event{Type: TargetChanged, From: from, To: to, Attempt: t.attempts, Error: problem}, now)
+}
+
+// complain says what is wrong, once for as long as it is the same.
+func (t *target) complain(problem string) {
+	if problem != t.complained {
+		t.complained = problem
+		t.log.Warn(problem)
+	}
+}
+
+func (t *target) tell(e Event, now time.Time) {
+	e.URL, e.Time = t.id, now.UTC().Truncate(time.Millisecond)
+	t.w.audience.tell(e)
+}
+
+// look sees what no event tells: the clock on the wall, silence, and that nothing happens.
+func (t *target) look(now time.Time) {
+	policy := t.w.options.Policy
+	wall := t.w.wall()
+	late := wall.Round(0).Sub(t.clock.Round(0)) - clockInterval
+	if t.clock = wall; late > clockJump || late < -clockJump {
+		t.attempts = 0
+		for _, d := range t.directories {
+			d.stale = true
+			d.engine.WokeUp(now)
+		}
+		t.log.Info("the clock jumped, as after a sleep of the machine")
+		t.open(now)
+		return
+	}
+	if t.stream == nil {
+		return
+	}
+	if heard := time.Unix(0, t.stream.heard.Load()); t.stream.beats.Load() && now.Sub(heard) > silence {
+		t.lose(now, fmt.Errorf("the server was silent for %v", silence))
+		return
+	}
+	t.activeAt = time.Unix(0, t.stream.active.Load())
+	switch idle := now.Sub(t.activeAt) >= policy.IdleAfter && !t.repairs(); {
+	case idle && t.status == Connected:
+		t.move(now, Idle, "")
+	case !idle && t.status == Idle:
+		t.move(now, Connected, "")
+	}
+}
+
+// repairs reports whether a server is being seen to.
+func (t *target) repairs() bool {
+	for _, d := range t.directories {
+		for _, s := range d.engine.Servers() {
+			if s.Phase == "trying" || !s.DueAt.IsZero() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// retry is asked for by a person, or by another program for one.
+func (t *target) retry(now time.Time, servers, directories []string) {
+	if t.stream == nil {
+		t.attempts = 0
+		t.open(now)
+		return
+	}
+	for _, d := range t.directories {
+		if len(directories) == 0 || slices.Contains(directories, d.path) {
+			d.usedAt = now
+			d.engine.Retry(now, servers)
+		}
+	}
+}
+
+func (t *target) pause(now time.Time, paused bool) {
+	t.paused = paused
+	for _, d := range t.directories {
+		d.engine.Pause(now, paused || d.byPlugin)
+	}
+}
+
+// -- The directories
+
+func (t *target) signal(now time.Time, generation int, got signal) {
+	if generation != t.generation || t.stream == nil {
+		return
+	}
+	if got.kind == malformed {
+		t.complain("the server sends events that cannot be read; they are passed over")
+		return
+	}
+	if t.status == Idle {
+		t.activeAt = now
+		t.move(now, Connected, "")
+	}
+	d := t.directories[got.directory]
+	switch got.kind {
+	case allDisposed:
+		for _, d := range t.directories {
+			t.drop(now, d)
+		}
+	case disposed:
+		if d != nil {
+			t.drop(now, d)
+		}
+	case seen:
+		if d == nil && isDirectory(got.directory) { // with start=load the instance counts as used
+			t.use(now, nil, signal{directory: got.directory, use: reconnect.Load})
+		}
+	case used:
+		t.use(now, d, got)
+	}
+}
+
+// use deals with a sign of use, the first of which makes the directory known.
+func (t *target) use(now time.Time, d *directory, got signal) {
+	policy := t.w.options.Policy
+	if d == nil {
+		if policy.Start == "mcp" && got.use != reconnect.MCP {
+			return
+		}
+		if len(t.directories) >= maxDirectories && !t.dropUnused(now) {
+			t.complain(fmt.Sprintf("more than %d directories are in use; further ones are passed over", maxDirectories))
+			return
+		}
+		d = &directory{
+			path:    got.directory,
+			engine:  reconnect.New(policy, t.pool, random),
+			stale:   true,
+			told:    map[string]string{},
+			changes: map[string]reconnect.Transition{},
+			tools:   map[string]bool{},
+		}
+		d.ctx, d.cancel = context.WithCancel(t.ctx)
+		t.directories[d.path], t.engines[d.engine] = d, d
+		d.engine.Pause(now, t.paused)
+	}
+	if got.use != reconnect.MCP || now.Sub(d.usedAt) >= policy.IdleAfter {
+		d.usedAt = now
+	}
+	if got.use == reconnect.MCP && got.server != "" {
+		d.tools[got.server] = true
+	}
+	d.engine.Used(now, got.use, got.server)
+}
+
+// dropUnused forgets the directory that is out of use for the longest time, if there is one.
+func (t *target) dropUnused(now time.Time) bool {
+	var unused *directory
+	for _, d := range t.directories {
+		if now.Sub(d.usedAt) >= t.w.options.Policy.IdleAfter && (unused == nil || d.usedAt.Before(unused.usedAt)) {
+			unused = d
+		}
+	}
+	if unused == nil {
+		return false
+	}
+	t.drop(now, unused)
+	return true
+}
+
+// drop forgets a directory whose instance is no more.
+func (t *target) drop(now time.Time, d *directory) {
+	d.engine.Close(now)
+	d.cancel()
+	delete(t.directories, d.path)
+	delete(t.engines, d.engine)
+	if t.ctx.Err() != nil {
+		return
+	}
+	for _, name := range sortedNames(d.told) {
+		t.tell(Event{Type: StateChanged, Server: name, Directory: d.path, From: d.told[name]}, now)
+	}
+}
+
+func sortedNames[V any](m map[string]V) []string {
+	return slices.Sorted(maps.Keys(m))
+}
+
+func (t *target) perform(d *directory, action reconnect.Action) {
+	switch action := action.(type) {
+	case reconnect.ReadStatus:
+		if t.stream == nil {
+			d.reads = true
+			return
+		}
+		t.read(d)
+	case reconnect.Connect:
+		dialect := t.dialect
+		t.calls.Go(func() {
+			err := t.api.connect(d.ctx, dialect, d.path, action.Server)
+			t.post(func(now time.Time) {
+				if t.directories[d.path] != d {
+					return
+				}
+				if err != nil {
+					t.log.Info("connecting "+action.Server+": "+errText(err), "directory", d.path)
+				}
+				d.engine.Settled(now, action.Server)
+			})
+		})
+	case reconnect.Log:
+		t.say(action.Level, action.Text, d.path)
+	case reconnect.Transition:
+		d.changes[action.Server] = action
+		if !d.stale {
+			t.report(d, time.Now())
+		}
+	}
+}
+
+// say logs a line of an engine, if the policy wants it (rule 17).
+func (t *target) say(level, text, directory string) {
+	switch wanted := t.w.options.Policy.Log; {
+	case level == "warn" && wanted != "none":
+		t.log.Warn(text, "directory", directory)
+	case wanted == "info":
+		t.log.Info(text, "directory", directory)
+	}
+}
+
+// read reads a directory's status, and just before whether a plugin looks after it.
+func (t *target) read(d *directory) {
+	dialect, generation, tools := t.dialect, t.generation, d.tools
+	d.tools = map[string]bool{}
+	t.calls.Go(func() {
+		byPlugin := t.w.pluginOwns(t.id, d.path)
+		answer, err := t.api.status(d.ctx, dialect, d.path)
+		t.post(func(now time.Time) {
+			switch {
+			case t.directories[d.path] != d:
+			case err == nil && t.stream != nil && generation == t.generation:
+				t.answered(now, d, answer, tools, byPlugin)
+			default: // what was asked before a stream was lost may be as it was before
+				if err != nil {
+					t.refuse(d, errText(err))
+				}
+				maps.Copy(d.tools, tools)
+				d.engine.Read(now, nil)
+			}
+		})
+	})
+}
+
+// answered deals with a status. The tools are those that changed before it was asked for.
+func (t *target) answered(now time.Time, d *directory, answer map[string]reconnect.Status, tools map[string]bool, byPlugin bool) {
+	d.refused = ""
+	if byPlugin != d.byPlugin {
+		d.byPlugin = byPlugin
+		d.engine.Pause(now, byPlugin || t.paused)
+		if byPlugin {
+			t.say("info", "a plugin of mcp-reconnect is in this OpenCode, and does the work", d.path)
+		}
+	}
+	d.stale, d.confirms = false, tools
+	d.engine.Read(now, answer)
+	t.drain()
+	t.report(d, now)
+	for _, name := range sortedNames(d.confirms) {
+		if answer[name].State == "connected" {
+			t.tell(Event{Type: ToolsChanged, Server: name, Directory: d.path}, now)
+		}
+	}
+	d.confirms = nil
+}
+
+// refuse says why a status cannot be read, once for as long as it is the same.
+func (t *target) refuse(d *directory, problem string) {
+	if problem != d.refused && d.ctx.Err() == nil {
+		d.refused = problem
+		t.log.Warn("reading the status: "+problem, "directory", d.path)
+	}
+}
+
+// report tells of the transitions that were not told yet, several of one server as one.
+func (t *target) report(d *directory, now time.Time) {
+	for _, name := range sortedNames(d.changes) {
+		change := d.changes[name]
+		from := d.told[name]
+		if change.To == from {
+			continue
+		}
+		if d.told[name] = change.To; change.To == "" {
+			delete(d.told, name)
+		}
+		t.tell(Event{Type: StateChanged, Server: name, Directory: d.path, From: from, To: change.To, Attempt: change.Attempt, Error: change.Error}, now)
+		if change.To == "connected" && from != "" {
+			delete(d.confirms, name)
+			t.tell(Event{Type: ToolsChanged, Server: name, Directory: d.path}, now)
+		}
+	}
+	clear(d.changes)
+}
+
+// -- What is known
+
+func (t *target) snapshot() TargetState {
+	s := TargetState{
+		URL: t.id, State: t.status, Error: t.error, Attempt: t.attempts, Since: t.since, NextTry: t.retryAt,
+		Directories: []DirectoryState{},
+	}
+	if t.dialect != nil {
+		s.OpenCode = t.dialect.version
+	}
+	for _, path := range sortedNames(t.directories) {
+		d := t.directories[path]
+		shown := DirectoryState{Directory: path, ByPlugin: d.byPlugin, Servers: []ServerState{}}
+		for _, server := range d.engine.Servers() {
+			if d.stale {
+				break
+			}
+			shown.Servers = append(shown.Servers, ServerState{
+				Name: server.Name, State: d.told[server.Name], Status: server.Status, Tries: server.Tries,
+				Error: server.Error, Since: server.Since, NextTry: server.DueAt,
+			})
+		}
+		s.Directories = append(s.Directories, shown)
+	}
+	return s
+}

@@ -1,0 +1,349 @@
+// Package watch reconnects the MCP servers of OpenCode servers from outside, over
+// HTTP, and tells whoever subscribes what becomes of them: for an OpenCode whose
+// environment nobody sets, so that no plugin is in it. It never starts a server,
+// looks for none, and asks about no directory that has not shown a sign of use itself.
+package watch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcp-reconnect/mcp-reconnect/plugin"
+	"github.com/mcp-reconnect/mcp-reconnect/state"
+)
+
+// MaxTargets is how many targets a Watcher has at most.
+const MaxTargets = 50
+
+// ErrClosed says that the Watcher was closed.
+var ErrClosed = errors.New("the watch is closed")
+
+// Options say how to watch.
+type Options struct {
+	// Policy is that of the reconnecting, and of the streams: a stream is given
+	// ConnectTimeout to open, is reopened after InitialDelay, doubling to a minute, at
+	// most MaxAttempts times in a row, and every ProbeInterval from then on; it lasted
+	// if it lived for StableAfter, and is idle after IdleAfter.
+	Policy plugin.Policy
+	// PluginDir is plugin.Location's Dir: what a running plugin of that directory looks
+	// after is left to it. "" for none.
+	PluginDir string
+	// Log takes lines for people; nil for none.
+	Log *slog.Logger
+	// Transport makes the requests; nil for one with the defaults of net/http.
+	Transport http.RoundTripper
+}
+
+// A Target is an OpenCode server.
+type Target struct {
+	URL      string // http or https, without credentials
+	Username string // "" for OpenCode's default, opencode
+	Password string // "" for none
+	Keep     bool   // it is never forgotten, however long it cannot be reached
+}
+
+// The states of a target.
+const (
+	Connecting   = "connecting"   // for the first time
+	Connected    = "connected"    // its events arrive
+	Waiting      = "waiting"      // its stream was lost, or did not open, and is tried again soon
+	GivenUp      = "given_up"     // tried too often in a row: tried every ProbeInterval
+	Unauthorized = "unauthorized" // it wants another password: tried every ProbeInterval
+	Idle         = "idle"         // nothing happens there: looked after every ProbeInterval
+	Closed       = "closed"       // disconnected, or forgotten
+)
+
+// TargetState is what is known of a target.
+type TargetState struct {
+	URL         string           `json:"url"` // as an ID
+	State       string           `json:"state"`
+	OpenCode    int              `json:"opencode"` // 1 or 2; 0 for not known yet
+	Error       string           `json:"error"`
+	Attempt     int              `json:"attempt"`           // tries in a row
+	Since       time.Time        `json:"since,omitzero"`    // when it got its state
+	NextTry     time.Time        `json:"next_try,omitzero"` // zero if none is planned
+	Directories []DirectoryState `json:"directories"`
+}
+
+// DirectoryState is what is known of a project directory that is in use.
+type DirectoryState struct {
+	Directory string `json:"directory"`
+	// ByPlugin says that a plugin of ours in that OpenCode does the work.
+	ByPlugin bool `json:"by_plugin"`
+	// Servers is empty while it is not known how they are, as after a lost stream.
+	Servers []ServerState `json:"servers"`
+}
+
+// ServerState is a state.Server, with the word of the last state event about it.
+type ServerState struct {
+	Name    string    `json:"name"`
+	State   string    `json:"state"`
+	Status  string    `json:"status"` // OpenCode's word
+	Tries   int       `json:"tries"`
+	Error   string    `json:"error"`
+	Since   time.Time `json:"since,omitzero"`
+	NextTry time.Time `json:"next_try,omitzero"`
+}
+
+// A Watcher holds a connection to each of its targets.
+type Watcher struct {
+	options Options
+	client  *http.Client
+	ctx     context.Context // ends with Close
+	close   context.CancelFunc
+	wall    func() time.Time // the clock on the wall, which a sleep of the machine moves
+
+	audience audience
+
+	mu      sync.Mutex
+	targets map[string]*target
+	paused  bool
+	running sync.WaitGroup // of the targets
+}
+
+// New returns a Watcher without targets. Close ends it.
+func New(o Options) *Watcher { return newWatcher(o, time.Now) }
+
+func newWatcher(o Options, wall func() time.Time) *Watcher {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Transport == nil {
+		transport := http.DefaultTransport.(*http.Transport).Clone()
+		transport.MaxIdleConnsPerHost = o.Policy.Concurrency
+		o.Transport = transport
+	}
+	w := &Watcher{
+		options: o,
+		client: &http.Client{
+			Transport: o.Transport,
+			// A server that sends elsewhere is none that was to be watched, nor is the
+			// other one to get the password.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		wall:    wall,
+		targets: map[string]*target{},
+	}
+	w.ctx, w.close = context.WithCancel(context.Background())
+	w.audience.log = o.Log
+	return w
+}
+
+// ID returns what names a target: its URL in one spelling.
+func ID(raw string) (string, error) {
+	u, err := url.Parse(strings.TrimSpace(raw))
+	if err != nil {
+		u = &url.URL{} // the error repeats the text, perhaps with a password in it
+	}
+	switch scheme := strings.ToLower(u.Scheme); {
+	case scheme != "http" && scheme != "https", u.Hostname() == "", u.Opaque != "":
+		return "", errors.New("a target's URL is http://HOST:PORT or https://HOST:PORT")
+	case u.User != nil:
+		return "", errors.New("a target's URL holds no credentials: others can read it")
+	case u.RawQuery != "" || u.Fragment != "":
+		return "", errors.New("a target's URL has no query and no fragment")
+	default:
+		u.Scheme, u.Host = scheme, strings.ToLower(u.Host)
+		if port := map[string]string{"http": "80", "https": "443"}[scheme]; u.Port() == port {
+			u.Host = strings.TrimSuffix(u.Host, ":"+port)
+		}
+		return strings.TrimRight(u.String(), "/"), nil
+	}
+}
+
+// Connect begins to watch a target, and returns its state, which is that of the
+// target that is there already if there is one.
+func (w *Watcher) Connect(o Target) (TargetState, error) {
+	id, err := ID(o.URL)
+	if err != nil {
+		return TargetState{}, err
+	}
+	w.mu.Lock()
+	t := w.targets[id]
+	for t != nil && t.ctx.Err() != nil && w.ctx.Err() == nil { // it is on its way out
+		w.mu.Unlock()
+		<-t.done
+		w.mu.Lock()
+		t = w.targets[id]
+	}
+	switch {
+	case w.ctx.Err() != nil:
+		err = ErrClosed
+	case t != nil:
+	case len(w.targets) >= MaxTargets:
+		err = fmt.Errorf("there are %d targets already, and more are not watched", MaxTargets)
+	default:
+		t = newTarget(w, id, o, w.paused)
+		w.targets[id] = t
+		w.running.Go(t.run)
+	}
+	w.mu.Unlock()
+	if err != nil {
+		return TargetState{}, err
+	}
+	s, ok := t.state()
+	if !ok {
+		return TargetState{}, ErrClosed
+	}
+	return s, nil
+}
+
+// Disconnect ends the connection to a target, for good, and reports whether there was one.
+func (w *Watcher) Disconnect(id string) bool {
+	t := w.target(id)
+	if t == nil {
+		return false
+	}
+	t.stop("disconnected")
+	<-t.done
+	return true
+}
+
+// Has reports whether a target is watched.
+func (w *Watcher) Has(id string) bool { return w.target(id) != nil }
+
+func (w *Watcher) target(id string) *target {
+	if normal, err := ID(id); err == nil {
+		id = normal
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.targets[id]
+}
+
+// remove forgets a target that has ended, and none that took its place.
+func (w *Watcher) remove(t *target) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.targets[t.id] == t {
+		delete(w.targets, t.id)
+	}
+}
+
+func (w *Watcher) all() []*target {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []*target
+	for _, t := range w.targets {
+		all = append(all, t)
+	}
+	slices.SortFunc(all, func(a, b *target) int { return cmp.Compare(a.id, b.id) })
+	return all
+}
+
+// States returns the state of every target, in the order of their URLs.
+func (w *Watcher) States() []TargetState {
+	states := []TargetState{}
+	for _, t := range w.all() {
+		if s, ok := t.state(); ok {
+			states = append(states, s)
+		}
+	}
+	return states
+}
+
+// Retry forgets back-off and tries now: the targets that are not connected, and in the
+// others the failed servers. None of either means all.
+func (w *Watcher) Retry(servers, directories []string) {
+	for _, t := range w.all() {
+		t.post(func(now time.Time) { t.retry(now, servers, directories) })
+	}
+}
+
+// Pause says whether reconnecting MCP servers is paused. Events are told all the same.
+func (w *Watcher) Pause(paused bool) {
+	w.mu.Lock()
+	w.paused = paused
+	w.mu.Unlock()
+	for _, t := range w.all() {
+		t.post(func(now time.Time) { t.pause(now, paused) })
+	}
+}
+
+// Subscribe has the listener called with every event from now on, one at a time, on a
+// goroutine of its own. One that is thousands of events behind is unsubscribed. After
+// unsubscribe has returned it is not called again; a call may still be under way.
+func (w *Watcher) Subscribe(listener func(Event)) (unsubscribe func()) {
+	return w.audience.add(listener)
+}
+
+// Relay tells subscribers of an event of another Watcher.
+func (w *Watcher) Relay(e Event) {
+	e.Relayed = true
+	w.audience.tell(e)
+}
+
+// Close ends every connection and goroutine. A listener that is being called keeps its
+// goroutine until it returns.
+func (w *Watcher) Close() {
+	w.mu.Lock()
+	w.close()
+	w.mu.Unlock()
+	w.running.Wait()
+	w.audience.close()
+	if t, ok := w.options.Transport.(interface{ CloseIdleConnections() }); ok {
+		t.CloseIdleConnections()
+	}
+}
+
+// pluginOwns reports whether a plugin of ours in this OpenCode looks after the directory.
+func (w *Watcher) pluginOwns(id, directory string) bool {
+	if w.options.PluginDir == "" {
+		return false
+	}
+	found, err := state.Read(w.options.PluginDir)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(found.List, func(i state.Instance) bool {
+		return i.Directory == directory && i.URL != "" && sameListener(i.URL, id)
+	})
+}
+
+// sameListener reports whether two URLs are of one server on this machine: the plugin
+// knows it by an address, and a person may call it localhost.
+func sameListener(a, b string) bool {
+	return listener(a) == listener(b)
+}
+
+func listener(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return raw
+	}
+	if ip := net.ParseIP(u.Hostname()); u.Hostname() == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsUnspecified()) {
+		return "loopback:" + u.Port()
+	}
+	return u.Host
+}
+
+// random is for jitter.
+func random() float64 { return rand.Float64() }
+
+// errText is an error in one line, without what net/http puts before it: the URL is
+// told beside it, and has the directory in it.
+func errText(err error) string {
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err
+	}
+	if refused(err) {
+		return "nothing listens there: connection refused"
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return "the server closed the connection"
+	}
+	return strings.Join(strings.Fields(err.Error()), " ")
+}

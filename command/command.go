@@ -115,6 +115,7 @@ func subcommands(s System, child []string) []subcommand {
 		retryCommand(s),
 		{Command: pauseCommand(s, true)},
 		{Command: pauseCommand(s, false)},
+		{Command: watchCommand(s)},
 		completionCommand(s),
 	}
 }

@@ -45,7 +45,7 @@ process.stdout.write("export OPENCODE_CONFIG_CONTENT='" + JSON.stringify(config)
 func main() {
 	log.SetFlags(0)
 	runs := flag.Int("n", 100, "how often each is run")
-	tags := flag.String("tags", "urfave_cli_no_docs", "build tags for mcp-reconnect")
+	tags := flag.String("tags", "urfave_cli_no_docs,netgo", "build tags for mcp-reconnect")
 	flag.Parse()
 
 	dir, err := os.MkdirTemp("", "startup-")

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mcp-reconnect/mcp-reconnect/internal/testenv"
+	"github.com/mcp-reconnect/mcp-reconnect/watch"
 )
 
 // persistent is slow without giving up, and polls: no old OpenCode tells of a
@@ -40,8 +41,11 @@ func TestVersions(t *testing.T) {
 		disposal bool
 		// Up to 1.1.10 plugins are not told where the server listens.
 		unnamed bool
+		// The event stream of 1.0.142 does not answer before there is an event, which is
+		// too late for watch.
+		silent bool
 	}{
-		{version: "1.0.142", killed: killedNoticedAtPrompt, signIn: true, unnamed: true},
+		{version: "1.0.142", killed: killedNoticedAtPrompt, signIn: true, unnamed: true, silent: true},
 		{version: "1.1.65", killed: killedNoticedAtPrompt, disposal: true},
 		{version: "1.2.27", killed: killedNoticedAtPrompt, signIn: true, disposal: true},
 		{version: "1.3.2", killed: killedNoticedAtPrompt, signIn: true},
@@ -73,6 +77,14 @@ func TestVersions(t *testing.T) {
 					steered(t, a, url)
 				}},
 				{"terminal", func(t *testing.T, _ *app) { terminalUI(t, tt.version) }},
+			}
+			if !tt.silent {
+				scenarios = append(scenarios, scenario{"watched from outside", func(t *testing.T, _ *app) {
+					s := persistent(tt.version)
+					a := launch(t, setup{version: tt.version, policy: []string{"MCP_RECONNECT_UNSET=true"}})
+					a.watches(t, s.policy, "--url", a.server.URL).target(watch.Connected)
+					late(t, a)
+				}})
 			}
 			if tt.disposal {
 				scenarios = append(scenarios, scenario{"disposed", disposed})

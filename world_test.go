@@ -37,6 +37,7 @@ type app struct {
 	ctx context.Context
 
 	server  *opencode.Server
+	options opencode.Options // of the server
 	model   *opencode.Model
 	root    string   // holds every directory of its worlds
 	dataDir string   // mcp-reconnect's
@@ -61,8 +62,7 @@ func launch(t testing.TB, s setup) *app {
 		"OPENCODE_CONFIG_CONTENT=" + a.content(t),
 		"MCP_RECONNECT_DATA_DIR=" + a.dataDir,
 	}, s.policy...)
-	var err error
-	a.server, err = opencode.Start(ctx, opencode.Options{
+	a.options = opencode.Options{
 		// The umask is the worst for files that are nobody else's.
 		Command:   []string{"sh", "-c", `umask 000; eval $(mcp-reconnect env --shell sh) && exec "$0" "$@"`, binary},
 		Home:      home,
@@ -70,8 +70,9 @@ func launch(t testing.TB, s setup) *app {
 		Dir:       start,
 		Environ:   a.environ,
 		Password:  s.password,
-	})
-	if err != nil {
+	}
+	var err error
+	if a.server, err = opencode.Start(ctx, a.options); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -31,6 +31,7 @@ type Options struct {
 	Dir       string   // working directory
 	Environ   []string // more variables, such as OPENCODE_CONFIG_CONTENT
 	Password  string   // what the server asks of its clients, if not empty
+	Port      int      // to listen on; 0 for one that is free
 }
 
 // Environ is the environment that isolates an OpenCode from the user's.
@@ -58,6 +59,7 @@ func Environ(home, configDir string) []string {
 // A Server is a running `opencode serve`.
 type Server struct {
 	URL      string
+	Port     int
 	Pid      int
 	cmd      *exec.Cmd
 	log      *log
@@ -89,13 +91,17 @@ func (l *log) read() (string, <-chan struct{}) {
 
 // Start starts a server and waits until it listens.
 func Start(ctx context.Context, o Options) (*Server, error) {
-	port, err := FreePort()
-	if err != nil {
-		return nil, err
+	port := o.Port
+	if port == 0 {
+		var err error
+		if port, err = FreePort(); err != nil {
+			return nil, err
+		}
 	}
 	args := append(append([]string{}, o.Command...), "serve", "--hostname", "127.0.0.1", "--port", fmt.Sprint(port), "--print-logs")
 	s := &Server{
 		URL:      fmt.Sprintf("http://127.0.0.1:%d", port),
+		Port:     port,
 		cmd:      exec.Command(args[0], args[1:]...),
 		log:      &log{changed: make(chan struct{})},
 		password: o.Password,

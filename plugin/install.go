@@ -53,8 +53,13 @@ func (l Location) files(p Policy) ([]*file, error) {
 	if err != nil {
 		return nil, err
 	}
+	server, err := RenderServer(p)
+	if err != nil {
+		return nil, err
+	}
 	return []*file{
 		{path: filepath.Join(l.Dir, pluginName), marker: template.Marker, content: js},
+		{path: filepath.Join(l.Dir, serverName), marker: template.Marker, content: server},
 		{path: filepath.Join(l.Dir, packageName), marker: packageMarker, content: []byte(packageJSON)},
 	}, nil
 }

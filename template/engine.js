@@ -3,7 +3,8 @@
 // It knows no host. A host gives it functions, none of which may reject:
 //
 //   host.status()          a Map of server name -> {state, error}, or undefined for "no answer"
-//   host.connect(name)     settles when the attempt is over; what it settles to does not count
+//   host.connect(name, wanted)  settles when the attempt is over; what it settles to does not
+//                          count. Where it has to wait, wanted() says whether it still is.
 //   host.say(level, text, variant)  one line for people; worth a toast if it has a variant
 //   host.url               of the server, for people, or null
 //   host.closed            set by the engine when nothing may be said any more
@@ -158,6 +159,7 @@ function createEngine(directory, host) {
   // -- Time. Timers keep no process alive (rule 7), and no error leaves one (rule 8).
 
   function after(ms, action) {
+    if (gone) return undefined
     const due = Date.now() + ms
     const timer = setTimeout(async () => {
       timers.delete(timer)
@@ -250,7 +252,7 @@ function createEngine(directory, host) {
   // What a status means for a server that has a record and no try under way.
   function judge(s, status) {
     const unconfirmed = s.unconfirmed // the last connect was ours, and what came of it is not known
-    s.unconfirmed = false
+    s.unconfirmed = unconfirmed && status?.state === "pending" // nor is it yet
     if (status?.state === "failed") {
       s.error = status.error
       if (s.phase === "waiting" || s.phase === "parked") return
@@ -330,7 +332,7 @@ function createEngine(directory, host) {
       triedAt.set(s.name, now())
       cancel(lease)
       lease = after(SETTINGS.connectTimeout, slot.release)
-      const settled = host.connect(s.name)
+      const settled = host.connect(s.name, wanted)
       connecting.set(s.name, { slot, settled })
       await settled // rule 5: however long it takes, no second connect meanwhile
       connecting.delete(s.name)
@@ -348,14 +350,15 @@ function createEngine(directory, host) {
 
   // Ends a try by what the status says.
   function settle(s, answer, tried = false) {
-    const status = answer?.get(s.name)
-    if (!answer) {
-      // Rule 16: no answer is no failure; nothing is counted, nothing forgotten.
-      s.unconfirmed = tried
-      return move(s, "dormant")
-    }
-    if (tried && status?.state === "connected") return isBack(s)
-    judge(s, status)
+    s.unconfirmed ||= tried
+    // Rule 16: no answer is no failure; nothing is counted, nothing forgotten.
+    if (!answer) return move(s, "dormant")
+    judge(s, answer.get(s.name))
+  }
+
+  // Whether a connect that a host had to put off may still be made.
+  function wanted() {
+    return !gone && !paused
   }
 
   function isBack(s) {
@@ -516,9 +519,10 @@ function createEngine(directory, host) {
     return [...connecting.values()].some((connect) => connect.slot === slot)
   }
 
-  const engine = { used, dispose, after, triedAt, age: () => now() - born }
   // Rule 6: the newest owns the directory, and what the one before has begun (rule 5).
-  for (const [name, connect] of succeed(previous)) {
+  const begun = succeed(previous)
+  const engine = { used, dispose, after, cancel, triedAt, age: () => now() - born, begun: Promise.all(begun.map(([, connect]) => connect.settled)) }
+  for (const [name, connect] of begun) {
     connecting.set(name, connect)
     slots.add(connect.slot)
     after(SETTINGS.connectTimeout, connect.slot.release)

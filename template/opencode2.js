@@ -1,0 +1,113 @@
+// ---- OpenCode 2 --------------------------------------------------------------
+//
+// Experimental: written from the source of OpenCode 2.0.26, and never run in it.
+//
+// A plugin cannot connect a server there. It can change the configuration for a
+// moment: OpenCode starts a server anew whose configuration is another one at a
+// reload than at the one before. So a connect is two reloads, with the server
+// disabled in the first.
+
+const RELOAD_LIMIT = 60_000 // OpenCode gives a connection 30 s; a reload that takes longer is given up
+
+async function setup(ctx) {
+  const directory = ctx.location.directory
+  // The servers that are disabled for a moment: name -> whether OpenCode has seen it
+  // yet. Whatever OpenCode rebuilds while a server is not in here enables it again.
+  const disabled = new Map()
+  try {
+    await ctx.mcp.transform((draft) => {
+      for (const name of disabled.keys()) {
+        try {
+          draft.update(name, (config) => {
+            config.disabled = true
+          })
+          disabled.set(name, true)
+        } catch {}
+      }
+    })
+  } catch {
+    return undefined // without it nothing can be done
+  }
+
+  const host = {
+    url: null,
+    closed: false,
+
+    // Starts no server.
+    async status() {
+      try {
+        const { data } = await ctx.mcp.list()
+        return new Map(data.map(({ name, status }) => [name, { state: status?.status, error: String(status?.error ?? "") }]))
+      } catch {
+        return undefined
+      }
+    },
+
+    // One at a time, in the order of the calls: the reloads of a directory hold up
+    // each other, and the second one takes as long as the server's start.
+    connect(name, wanted) {
+      return (turn = turn.then(() => restart(name, wanted)))
+    },
+
+    // OpenCode 2 has no log for plugins, and console is not for them (rule 17).
+    async say() {},
+  }
+  const engine = createEngine(directory, host)
+  let turn = inTime(() => engine.begun) // of the next connect: after those that a copy before has begun
+
+  async function restart(name, wanted) {
+    if (!wanted()) return
+    const before = await inTime(() => host.status()) // rule 3: it may have waited
+    if (!wanted() || before?.get(name)?.state !== "failed") return
+    disabled.set(name, false)
+    await inTime(() => ctx.mcp.reload())
+    disabled.delete(name)
+    await inTime(() => ctx.mcp.reload()) // also after disposal: nothing stays disabled
+  }
+
+  // What the action comes to, or undefined if it fails or takes too long.
+  async function inTime(action) {
+    let limit
+    const givenUp = new Promise((resolve) => (limit = engine.after(RELOAD_LIMIT, resolve)))
+    try {
+      return await Promise.race([action(), givenUp])
+    } catch {
+      return undefined
+    } finally {
+      engine.cancel(limit)
+    }
+  }
+
+  // What is told of every directory is told to every plugin.
+  function tell(event) {
+    if ((event?.location?.directory ?? directory) !== directory) return
+    const type = String(event.type)
+    const server = event.data?.server
+    if (type.startsWith("mcp.")) {
+      // Somebody else was faster than our reload, and what they did stands.
+      if (disabled.get(server) === false) disabled.delete(server)
+      engine.used("mcp", server)
+    } else if (type === "session.execution.started") engine.used("prompt")
+    else if (type.startsWith("session.")) engine.used("busy")
+  }
+
+  let events
+  async function listen() {
+    try {
+      events = ctx.event.subscribe()[Symbol.asyncIterator]()
+      for (let next = await events.next(); !next.done && !host.closed; next = await events.next()) tell(next.value)
+    } catch {}
+    engine.after(SETTINGS.pollInterval, listen) // one event that cannot be encoded ends them all
+  }
+
+  if (SETTINGS.start === "load" || SETTINGS.start === "auto") engine.after(0, () => engine.used("load"))
+  listen()
+
+  return () => {
+    engine.dispose()
+    disabled.clear()
+    events?.return?.().catch?.(() => {})
+  }
+}
+
+export default { id: "mcp-reconnect", setup }

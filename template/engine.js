@@ -3,8 +3,9 @@
 // It knows no host. A host gives it functions, none of which may reject:
 //
 //   host.status()          a Map of server name -> {state, error}, or undefined for "no answer"
-//   host.connect(name, wanted)  settles when the attempt is over; what it settles to does not
-//                          count. Where it has to wait, wanted() says whether it still is.
+//   host.connect(name)     settles when the attempt is over; what it settles to does not count
+//   host.serial            true if connects of a directory hold up each other: then each waits for
+//                          the one before, without a slot
 //   host.say(level, text, variant)  one line for people; worth a toast if it has a variant
 //   host.url               of the server, for people, or null
 //   host.closed            set by the engine when nothing may be said any more
@@ -155,6 +156,7 @@ function createEngine(directory, host) {
   let retriedAt = 0 // of the last retry that was asked for, by the clock on the wall
   let retrySeenAt = Infinity // when it was seen
   let stopWatching = () => {}
+  let turn = null // settles when the last one in line for a connect is done, where that counts
 
   // -- Time. Timers keep no process alive (rule 7), and no error leaves one (rule 8).
 
@@ -310,9 +312,10 @@ function createEngine(directory, host) {
     if (yieldsToRival()) return
     move(s, "trying")
     await connecting.get(s.name)?.settled // rule 5: one that the copy before us started
-    if (gone) return
+    const endTurn = host.serial ? await takeTurn() : undefined
     let slot, lease
     try {
+      if (gone) return
       // Rule 3: the status is read before each connect, and once more by who had to
       // wait for a slot (rule 5). A read holds no slot for longer than a connect may.
       for (;;) {
@@ -332,7 +335,7 @@ function createEngine(directory, host) {
       triedAt.set(s.name, now())
       cancel(lease)
       lease = after(SETTINGS.connectTimeout, slot.release)
-      const settled = host.connect(s.name, wanted)
+      const settled = host.connect(s.name)
       connecting.set(s.name, { slot, settled })
       await settled // rule 5: however long it takes, no second connect meanwhile
       connecting.delete(s.name)
@@ -345,7 +348,17 @@ function createEngine(directory, host) {
       cancel(lease)
       slot?.release()
       slots.delete(slot)
+      endTurn?.()
     }
+  }
+
+  // Waits until all who came before have ended their turns, and returns what ends ours.
+  async function takeTurn() {
+    const before = turn
+    let end
+    turn = new Promise((resolve) => (end = resolve))
+    await before
+    return end
   }
 
   // Ends a try by what the status says.
@@ -354,11 +367,6 @@ function createEngine(directory, host) {
     // Rule 16: no answer is no failure; nothing is counted, nothing forgotten.
     if (!answer) return move(s, "dormant")
     judge(s, answer.get(s.name))
-  }
-
-  // Whether a connect that a host had to put off may still be made.
-  function wanted() {
-    return !gone && !paused
   }
 
   function isBack(s) {
@@ -519,9 +527,10 @@ function createEngine(directory, host) {
     return [...connecting.values()].some((connect) => connect.slot === slot)
   }
 
+  const engine = { used, dispose, after, triedAt, age: () => now() - born }
   // Rule 6: the newest owns the directory, and what the one before has begun (rule 5).
   const begun = succeed(previous)
-  const engine = { used, dispose, after, cancel, triedAt, age: () => now() - born, begun: Promise.all(begun.map(([, connect]) => connect.settled)) }
+  turn = Promise.all(begun.map(([, connect]) => connect.settled))
   for (const [name, connect] of begun) {
     connecting.set(name, connect)
     slots.add(connect.slot)

@@ -32,6 +32,7 @@ async function setup(ctx) {
   const host = {
     url: null,
     closed: false,
+    serial: true, // the second reload takes as long as the server's start
 
     // Starts no server.
     async status() {
@@ -43,46 +44,35 @@ async function setup(ctx) {
       }
     },
 
-    // One at a time, in the order of the calls: the reloads of a directory hold up
-    // each other, and the second one takes as long as the server's start.
-    connect(name, wanted) {
-      return (turn = turn.then(() => restart(name, wanted)))
+    // Goes to its end after disposal, too: nothing stays disabled.
+    async connect(name) {
+      disabled.set(name, false)
+      await reload()
+      disabled.delete(name)
+      await reload()
     },
 
     // OpenCode 2 has no log for plugins, and console is not for them (rule 17).
     async say() {},
   }
   const engine = createEngine(directory, host)
-  let turn = inTime(() => engine.begun) // of the next connect: after those that a copy before has begun
 
-  async function restart(name, wanted) {
-    if (!wanted()) return
-    const before = await inTime(() => host.status()) // rule 3: it may have waited
-    if (!wanted() || before?.get(name)?.state !== "failed") return
-    disabled.set(name, false)
-    await inTime(() => ctx.mcp.reload())
-    disabled.delete(name)
-    await inTime(() => ctx.mcp.reload()) // also after disposal: nothing stays disabled
-  }
-
-  // What the action comes to, or undefined if it fails or takes too long.
-  async function inTime(action) {
-    let limit
-    const givenUp = new Promise((resolve) => (limit = engine.after(RELOAD_LIMIT, resolve)))
+  // Settles when OpenCode has reloaded, or failed to, or takes too long.
+  async function reload() {
+    let limit // not the engine's, which ends with it
+    const givenUp = new Promise((resolve) => (limit = setTimeout(resolve, RELOAD_LIMIT)))
+    limit.unref?.()
     try {
-      return await Promise.race([action(), givenUp])
-    } catch {
-      return undefined
-    } finally {
-      engine.cancel(limit)
-    }
+      await Promise.race([ctx.mcp.reload(), givenUp])
+    } catch {}
+    clearTimeout(limit)
   }
 
   // What is told of every directory is told to every plugin.
   function tell(event) {
     if ((event?.location?.directory ?? directory) !== directory) return
-    const type = String(event.type)
-    const server = event.data?.server
+    const type = String(event?.type)
+    const server = event?.data?.server
     if (type.startsWith("mcp.")) {
       // Somebody else was faster than our reload, and what they did stands.
       if (disabled.get(server) === false) disabled.delete(server)
@@ -95,7 +85,7 @@ async function setup(ctx) {
   async function listen() {
     try {
       events = ctx.event.subscribe()[Symbol.asyncIterator]()
-      for (let next = await events.next(); !next.done && !host.closed; next = await events.next()) tell(next.value)
+      for (let next = await events.next(); !next.done; next = await events.next()) tell(next.value)
     } catch {}
     engine.after(SETTINGS.pollInterval, listen) // one event that cannot be encoded ends them all
   }

@@ -1,12 +1,18 @@
 package plugin
 
 import (
+	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/dop251/goja"
+
+	"github.com/mcp-reconnect/mcp-reconnect/internal/testenv"
 )
 
 // simulate2 starts a process of OpenCode 2 whose plugin has the default policy with a change.
@@ -276,6 +282,22 @@ func TestOpenCode2CopiesActAsOne(t *testing.T) { // rule 6; B23
 	}
 }
 
+// TestOpenCode2NewCopyWaitsForWhatTheOldBegan: the model minds reloads that overlap.
+func TestOpenCode2NewCopyWaitsForWhatTheOldBegan(t *testing.T) { // rules 5, 6
+	for wait := 150 * ms; wait < 3*second; wait += 150 * ms {
+		s := simulate2(t, nil)
+		l := s.open("/p", "a", "b")
+		s.pass(second)
+		l.servers["a"].takes = second
+		l.crash("a")
+		s.pass(wait)
+		l.setup(s.load2())
+		l.crash("b")
+		s.pass(10 * second)
+		l.mustBe("connected", "a", "b")
+	}
+}
+
 // TestBothScriptsInOneProcessActAsOne: the newest owns the directory, whichever it is.
 func TestBothScriptsInOneProcessActAsOne(t *testing.T) {
 	for _, last := range []string{"plugin.js", "server.js"} {
@@ -400,4 +422,54 @@ func TestOpenCode2SetupWithoutTransformDoesNothing(t *testing.T) {
 func (l *location) saved(name string) savedServer {
 	i := &instance{sim: l.sim, dir: l.dir}
 	return i.saved().server(name)
+}
+
+// TestOpenCode2InNode runs server.js in another engine: a server is restarted once, the
+// cleanup ends everything, and nothing keeps the process alive (rules 7 and 8).
+func TestOpenCode2InNode(t *testing.T) {
+	node := testenv.Program(t, "node")
+	js, err := RenderServer(DefaultPolicy())
+	must(t, err)
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "server.mjs"), js, 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "main.mjs"), []byte(`
+		import plugin from "./server.mjs"
+		const config = { type: "local" }
+		let transform, status = "failed", ended = false, reloads = 0
+		const ctx = {
+			location: { directory: "/p" },
+			mcp: {
+				list: async () => ({ data: [{ name: "a", status: { status } }] }),
+				transform: async (callback) => ((transform = callback), { dispose: async () => {} }),
+				reload: async () => {
+					reloads++
+					const next = { ...config }
+					transform({ update: (name, update) => update(next) })
+					status = next.disabled ? "disabled" : "connected"
+				},
+			},
+			event: {
+				async *subscribe() {
+					try {
+						yield { type: "mcp.status.changed", data: { server: "a" }, location: { directory: "/p" } }
+						await new Promise((resolve) => setTimeout(resolve, 300))
+					} finally {
+						ended = true
+					}
+				},
+			},
+		}
+		const cleanup = await plugin.setup(ctx)
+		await new Promise((resolve) => setTimeout(resolve, 1000))
+		console.log(Object.keys(plugin).join(), status, reloads, ended)
+		if (process.argv[2] === "cleanup") await cleanup()
+	`), 0o600))
+	for _, arg := range []string{"cleanup", "none"} { // a timer that is not unref'd would live for hours
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		out, err := exec.CommandContext(ctx, node, filepath.Join(dir, "main.mjs"), arg).CombinedOutput()
+		if err != nil || strings.TrimSpace(string(out)) != "id,setup connected 2 true" {
+			t.Errorf("%s: %v, and %q", arg, err, out)
+		}
+	}
 }

@@ -19,9 +19,11 @@ type location struct {
 	copies     []*copy2 // of the plugin, which are loaded now
 	gone       bool
 	reads      int
+	readAt     time.Time     // when the last read that takes long began
 	reloads    int           // that plugins asked for
 	listTakes  time.Duration // how long a read of the status takes
 	debounce   time.Duration // from the last request for a reload to its start
+	slowest    time.Duration // the time between the two, at most
 	requested  time.Time     // when that was
 	requests   []*request    // what waits for the next reload
 	reloading  bool          // it runs, and holds up others
@@ -32,10 +34,10 @@ type location struct {
 // the user, made of it, unless applied says that a transform did.
 type server2 struct {
 	*server
-	configured bool // disabled in the user's own configuration
-	applied    bool // the last reload found it disabled by a transform
-	byUser     bool // the user switched it off since
-	since      time.Time
+	configured bool      // disabled in the user's own configuration
+	applied    bool      // the last reload found it disabled by a transform
+	byUser     bool      // the user switched it off since
+	asked      time.Time // when the reload was asked for that restarts it
 }
 
 // A request is a plugin's call of reload.
@@ -71,7 +73,7 @@ func (s *simulation) open(dir string, names ...string) *location {
 	s.t.Helper()
 	l := &location{sim: s, dir: dir, servers: map[string]*server2{}, listTakes: time.Millisecond, debounce: 500 * time.Millisecond}
 	for _, name := range names {
-		l.servers[name] = &server2{server: &server{name: name, up: true, takes: 100 * time.Millisecond, state: "pending", resetAt: s.now}, since: s.now}
+		l.servers[name] = &server2{server: &server{name: name, up: true, takes: 100 * time.Millisecond, state: "pending", resetAt: s.now}}
 	}
 	s.locations = append(s.locations, l)
 	l.setup(s.load2())
@@ -143,6 +145,9 @@ func (l *location) context(c *copy2) goja.Value {
 			if l.misbehaves == "nonsense" {
 				return vm.ToValue(object{"data": object{}})
 			}
+			if l.listTakes > time.Second {
+				l.readAt = s.now
+			}
 			return later(l.listTakes, func() any {
 				var data []any
 				for _, name := range l.names() {
@@ -160,6 +165,7 @@ func (l *location) context(c *copy2) goja.Value {
 		"transform": vm.ToValue(func(call goja.FunctionCall) goja.Value {
 			f, _ := goja.AssertFunction(call.Argument(0))
 			c.transforms = append(c.transforms, f)
+			s.after(0, l.rebuildNow)
 			promise, resolve, _ := vm.NewPromise()
 			resolve(object{"dispose": func() {}})
 			return vm.ToValue(promise)
@@ -259,7 +265,7 @@ func (s *simulation) publish(event any) {
 			}
 		}
 	}
-	s.run("0") // lets the promises' jobs run
+	s.jobs()
 }
 
 func (l *location) prompt() { l.event("session.execution.started", object{"sessionID": "x"}) }
@@ -269,7 +275,7 @@ func (l *location) become(server *server2, state, reason string) {
 	if server.state != "failed" {
 		server.seen = false
 	}
-	server.state, server.reason, server.since = state, reason, l.sim.now
+	server.state, server.reason = state, reason
 	if state == "connected" {
 		server.upSince = l.sim.now
 	}
@@ -338,7 +344,7 @@ func (l *location) reload(c *copy2) goja.Value {
 
 // pending2 are the requests for a location that have not settled.
 func (s *simulation) pending2(l *location) []*request {
-	s.requests = slices.DeleteFunc(s.requests, func(r *request) bool { return r.settled || r.hangs && s.now.Sub(r.at) > time.Hour })
+	s.requests = slices.DeleteFunc(s.requests, func(r *request) bool { return r.settled || r.hangs && s.now.Sub(r.at) > 2*time.Minute })
 	var pending []*request
 	for _, r := range s.requests {
 		if r.copy.location == l {
@@ -350,10 +356,20 @@ func (s *simulation) pending2(l *location) []*request {
 
 // reconcile rebuilds the configuration and brings the servers in line with it.
 func (l *location) reconcile() {
-	if l.gone || l.reloading || l.sim.now.Before(l.requested.Add(l.debounce)) {
+	s := l.sim
+	if l.gone || l.reloading {
+		return
+	}
+	if due := l.requested.Add(l.debounce); s.now.Before(due) {
+		s.after(due.Sub(s.now), l.reconcile)
 		return
 	}
 	l.reloading = true
+	asked := s.now
+	for _, r := range l.requests {
+		l.slowest = max(l.slowest, s.now.Sub(r.at))
+		asked = r.at
+	}
 	requests := l.requests
 	l.requests = nil
 	off := l.rebuild()
@@ -371,7 +387,7 @@ func (l *location) reconcile() {
 			for _, r := range requests {
 				r.settle()
 			}
-			l.sim.run("0")
+			s.jobs()
 			l.reconcile() // what was asked for meanwhile
 			return
 		}
@@ -379,6 +395,7 @@ func (l *location) reconcile() {
 		changed = changed[1:]
 		switch {
 		case server.applied:
+			server.asked = asked
 			l.switchOff(server)
 			next()
 		case server.configured:
@@ -428,14 +445,21 @@ func (l *location) rebuild() map[string]bool {
 // switchOff is what happens to a server that a transform of ours disabled (rules 1 and 3).
 func (l *location) switchOff(server *server2) {
 	s := l.sim
-	listening := slices.ContainsFunc(l.copies, func(c *copy2) bool {
-		return slices.ContainsFunc(c.streams, func(t *stream) bool { return !t.ended })
-	})
-	if server.state != "failed" && listening {
+	if server.state != "failed" && !l.deaf() {
 		s.violated("rules 1 and 3: %s is restarted, which is %s", server.name, server.state)
+	}
+	if !s.pausedAt.IsZero() && s.now.Sub(s.pausedAt) > time.Second+l.slowest {
+		s.violated("rule 19: %s is restarted, %v after the pause", server.name, s.now.Sub(s.pausedAt))
 	}
 	server.byUser = false
 	l.become(server, "disabled", "")
+}
+
+// deaf reports whether a copy of the plugin hears of no events.
+func (l *location) deaf() bool {
+	return slices.ContainsFunc(l.copies, func(c *copy2) bool {
+		return !slices.ContainsFunc(c.streams, func(t *stream) bool { return !t.ended })
+	})
 }
 
 // restart is the other half: the server starts, which is a try.
@@ -444,18 +468,12 @@ func (l *location) restart(server *server2, done func()) {
 	if server.byUser {
 		s.violated("rule 12: %s was switched off by the user, and is started", server.name)
 	}
-	if !s.pausedAt.IsZero() && s.now.Sub(s.pausedAt) > 2*time.Second+2*l.debounce {
-		s.violated("rule 19: a try of %s, %v after the pause", server.name, s.now.Sub(s.pausedAt))
-	}
 	server.tried = append(server.tried, s.since())
 	server.budget++
 	if most := s.policy.MaxAttempts + 2 + int(s.now.Sub(server.resetAt)/min(time.Minute, s.policy.ProbeInterval*4/5)); server.budget > most {
 		s.violated("rule 12: %d tries of %s in %v", server.budget, server.name, s.now.Sub(server.resetAt))
 	}
-	l.start(server, func() {
-		s.checkBudget2()
-		done()
-	})
+	l.start(server, done)
 	s.checkBudget2()
 }
 
@@ -464,7 +482,7 @@ func (s *simulation) checkBudget2() {
 	n := 0
 	for _, l := range s.locations {
 		for _, server := range l.servers {
-			if len(server.tried) > 0 && server.inFlight && s.since()-server.tried[len(server.tried)-1] < s.policy.ConnectTimeout {
+			if server.inFlight && s.now.Sub(server.asked) < s.policy.ConnectTimeout {
 				n++
 			}
 		}
@@ -484,6 +502,9 @@ func (l *location) unload(c *copy2) {
 		}
 	}
 	c.unloaded = true
+	for _, server := range l.servers {
+		server.asked = time.Time{} // what a copy began does not count after its end
+	}
 	if _, err := c.cleanup(goja.Undefined()); err != nil {
 		s.violated("rule 8: the cleanup throws: %v", err)
 	}
@@ -492,10 +513,21 @@ func (l *location) unload(c *copy2) {
 			s.violated("the cleanup leaves a subscription")
 		}
 	}
+	for _, transform := range c.transforms {
+		draft := s.vm.NewDynamicObject(guarded{s, "a draft after the cleanup: draft", nil})
+		if _, err := transform(goja.Undefined(), draft); err != nil {
+			s.violated("a transform throws: %v", err)
+		}
+	}
 	l.copies = slices.DeleteFunc(l.copies, func(other *copy2) bool { return other == c })
-	s.run("0")
-	l.requested = s.now.Add(-l.debounce)
-	l.reconcile() // which OpenCode does where a transform went
+	s.jobs()
+	l.rebuildNow()
+}
+
+// rebuildNow is what OpenCode does where a transform came or went.
+func (l *location) rebuildNow() {
+	l.requested = l.sim.now.Add(-l.debounce)
+	l.reconcile()
 }
 
 // close ends a location with all its plugins.

@@ -575,8 +575,17 @@ func (s *simulation) add(d time.Duration, ours bool, run func()) int64 {
 func (s *simulation) after(d time.Duration, run func()) {
 	s.add(d, false, func() {
 		run()
-		s.run("0") // lets the promises' jobs run
+		s.jobs()
 	})
+}
+
+var idleProgram = goja.MustCompile("", "0", false)
+
+// jobs lets the promises' jobs run, as they do when the vm has nothing else to do.
+func (s *simulation) jobs() {
+	if _, err := s.vm.RunProgram(idleProgram); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 func (s *simulation) setTimeout(call goja.FunctionCall) goja.Value {

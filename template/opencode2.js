@@ -44,12 +44,14 @@ async function setup(ctx) {
       }
     },
 
-    // Goes to its end after disposal, too: nothing stays disabled.
+    // Goes to its end after disposal, too: nothing stays disabled. Where OpenCode fails
+    // to reload, that is asked for again, but not after disposal, which OpenCode follows
+    // by a reload of its own.
     async connect(name) {
       disabled.set(name, false)
       await reload()
       disabled.delete(name)
-      await reload()
+      for (let tries = 0; !(await reload()) && !host.closed; tries++) await pause(backoff(tries))
     },
 
     // OpenCode 2 has no log for plugins, and console is not for them (rule 17).
@@ -57,15 +59,24 @@ async function setup(ctx) {
   }
   const engine = createEngine(directory, host)
 
-  // Settles when OpenCode has reloaded, or failed to, or takes too long.
+  // Whether OpenCode has reloaded, and not failed to, or taken too long.
   async function reload() {
-    let limit // not the engine's, which ends with it
-    const givenUp = new Promise((resolve) => (limit = setTimeout(resolve, RELOAD_LIMIT)))
+    let limit
+    const late = new Promise((resolve, reject) => (limit = setTimeout(reject, RELOAD_LIMIT)))
     limit.unref?.()
     try {
-      await Promise.race([ctx.mcp.reload(), givenUp])
-    } catch {}
-    clearTimeout(limit)
+      await Promise.race([ctx.mcp.reload(), late])
+      return true
+    } catch {
+      return false
+    } finally {
+      clearTimeout(limit)
+    }
+  }
+
+  // Not a timer of the engine, whose timers end with it.
+  function pause(ms) {
+    return new Promise((resolve) => setTimeout(resolve, Math.ceil(ms)).unref?.())
   }
 
   // What is told of every directory is told to every plugin.

@@ -127,9 +127,11 @@ func runEnv(o envOptions, s System) error {
 	if err != nil {
 		return err
 	}
+	hint := s.hintVersion2(o.openCode)
 	if err := o.install(s); err != nil {
 		return err
 	}
+	hint()
 	if o.output != "" {
 		if err := writeOutput(o.output, text, o.syntax.Name == "github"); err != nil {
 			return fmt.Errorf("writing --output: %w", err)

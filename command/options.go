@@ -73,23 +73,24 @@ func newDataDirFlag(usage string) *flagText {
 
 // targetFlags are the flags of what env and run work on.
 type targetFlags struct {
-	dataDir, content, file, entry, unset *flagText
-	policy                               policyFlags
+	dataDir, content, file, entry, unset, openCode *flagText
+	policy                                         policyFlags
 }
 
 func newTargetFlags() targetFlags {
 	return targetFlags{
-		dataDir: newDataDirFlag("keep the plugin in DIR/mcp-reconnect"),
-		content: &flagText{name: "config-content", value: "TEXT", usage: "merge into TEXT", initial: "$" + contentVariable},
-		file:    &flagText{name: "config-file", value: "FILE", usage: "merge into the content of FILE; - is standard input"},
-		entry:   &flagText{name: "entry", value: "KIND", usage: "list the plugin as a directory or as a file", choices: []string{"dir", "file"}, initial: "dir"},
-		unset:   &flagText{name: "unset", usage: "take the plugin out of the configuration again"},
-		policy:  newPolicyFlags(),
+		dataDir:  newDataDirFlag("keep the plugin in DIR/mcp-reconnect"),
+		content:  &flagText{name: "config-content", value: "TEXT", usage: "merge into TEXT", initial: "$" + contentVariable},
+		file:     &flagText{name: "config-file", value: "FILE", usage: "merge into the content of FILE; - is standard input"},
+		entry:    &flagText{name: "entry", value: "KIND", usage: "list the plugin as a directory or as a file", choices: []string{"dir", "file"}, initial: "dir"},
+		unset:    &flagText{name: "unset", usage: "take the plugin out of the configuration again"},
+		openCode: &flagText{name: "opencode", value: "FILE", usage: "ask this program for its version, for a hint about OpenCode 2 (experimental)", initial: "no program"},
+		policy:   newPolicyFlags(),
 	}
 }
 
 func (f targetFlags) all() []cli.Flag {
-	return flagsOf([]*flagText{f.dataDir, f.content, f.file, f.entry, f.unset}, f.policy)
+	return flagsOf([]*flagText{f.dataDir, f.content, f.file, f.entry, f.unset, f.openCode}, f.policy)
 }
 
 // A target is what env and run work on: a configuration, and where the plugin
@@ -100,6 +101,7 @@ type target struct {
 	entry    configmerge.Entry
 	policy   plugin.Policy
 	unset    bool
+	openCode string // the program that was named, or ""
 	content  setting
 }
 
@@ -126,6 +128,11 @@ func (f targetFlags) target(s System) (target, error) {
 	if entry == "file" {
 		t.entry.URL = t.location.FileURL
 	}
+	openCode, err := f.openCode.named(s)
+	if err != nil {
+		return t, err
+	}
+	t.openCode = openCode.value
 	t.content, err = f.configuration(s)
 	return t, err
 }

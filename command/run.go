@@ -26,6 +26,7 @@ func splitChild(args []string) (own, child []string) {
 
 func runCommand(s System, child []string) *cli.Command {
 	flags := newTargetFlags()
+	flags.openCode.initial = "the command, if it is opencode"
 	return &cli.Command{
 		Name:      "run",
 		Usage:     "install the plugin and start a command with the environment",
@@ -66,9 +67,11 @@ func runChild(t target, child []string, s System) error {
 	if err := checkSize(merged, merged); err != nil {
 		return err
 	}
+	hint := s.hintVersion2(asksForVersion(t.openCode, child))
 	if err := t.install(s); err != nil {
 		return err
 	}
+	hint()
 	return start(path, child, withContent(s.Environ, merged), s)
 }
 

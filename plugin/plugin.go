@@ -5,7 +5,6 @@
 package plugin
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -78,20 +77,27 @@ func (l Location) Means(entry string) bool {
 
 // Render returns plugin.js, which is for OpenCode 1, for a policy. The same policy
 // gives the same bytes.
-func Render(p Policy) ([]byte, error) { return render(template.OpenCode1, p) }
+func Render(p Policy) ([]byte, error) { return first(render(p, template.OpenCode1)) }
 
 // RenderServer returns server.js, which is for OpenCode 2, as Render does plugin.js.
 // It is experimental: no OpenCode 2 has run it.
-func RenderServer(p Policy) ([]byte, error) { return render(template.OpenCode2, p) }
+func RenderServer(p Policy) ([]byte, error) { return first(render(p, template.OpenCode2)) }
 
-func render(host template.Host, p Policy) ([]byte, error) {
+func first(renderings [][]byte, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	return renderings[0], nil
+}
+
+// render returns the script for each host.
+func render(p Policy, hosts ...template.Host) ([][]byte, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer
-	b.Grow(32 << 10) // more than it takes
-	if err := template.Render(&b, host, template.Data{Version: Version, Settings: p.rendered()}); err != nil {
+	renderings, err := template.Render(template.Data{Version: Version, Settings: p.rendered()}, hosts...)
+	if err != nil {
 		return nil, fmt.Errorf("rendering the plugin: %w", err)
 	}
-	return b.Bytes(), nil
+	return renderings, nil
 }

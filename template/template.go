@@ -8,7 +8,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"io"
+	"slices"
 	"strings"
 	"sync"
 	"text/template"
@@ -40,28 +40,38 @@ var (
 )
 
 // A Host is what loads a rendering.
-type Host struct{ name, adapter string }
+type Host struct{ adapter string }
 
 // The hosts. What is rendered for one is of no use to the other.
 var (
-	OpenCode1 = Host{"OpenCode 1", adapter1}
-	OpenCode2 = Host{"OpenCode 2", adapter2}
+	OpenCode1 = Host{adapter1}
+	OpenCode2 = Host{adapter2}
 )
 
 var parsed = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("plugin.js").Funcs(template.FuncMap{"json": scriptJSON}).Parse(frame))
 })
 
-// Render writes the plugin for a host. The same data gives the same bytes.
-func Render(w io.Writer, host Host, data Data) error {
+// Render returns the plugin for each of the hosts, whose renderings have all but the
+// adapter in common. The same data gives the same bytes.
+func Render(data Data, hosts ...Host) ([][]byte, error) {
 	const allowed = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.+-"
 	if strings.Trim(data.Version, allowed) != "" || data.Version == "" { // it stands in a comment, where JSON does not protect
-		return fmt.Errorf("version %q is malformed", data.Version)
+		return nil, fmt.Errorf("version %q is malformed", data.Version)
 	}
-	return parsed().Execute(w, struct {
+	var core bytes.Buffer
+	core.Grow(32 << 10) // more than it takes
+	if err := parsed().Execute(&core, struct {
 		Data
-		Marker, Engine, State, Host, Adapter string
-	}{data, Marker, engine, state, host.name, host.adapter})
+		Marker, Engine, State string
+	}{data, Marker, engine, state}); err != nil {
+		return nil, err
+	}
+	var renderings [][]byte
+	for _, host := range hosts {
+		renderings = append(renderings, slices.Concat(core.Bytes(), []byte(host.adapter)))
+	}
+	return renderings, nil
 }
 
 // CutSettings splits a rendered file around its settings, which are JSON. With a

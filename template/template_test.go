@@ -1,7 +1,6 @@
 package template_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -17,11 +16,11 @@ var hosts = map[string]template.Host{"OpenCode 1": template.OpenCode1, "OpenCode
 
 func render(t rapid.TB, host template.Host, data template.Data) string {
 	t.Helper()
-	var b bytes.Buffer
-	if err := template.Render(&b, host, data); err != nil {
+	renderings, err := template.Render(data, host)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return b.String()
+	return string(renderings[0])
 }
 
 // parse fails the test unless the text is an ES module, and returns it as CommonJS.
@@ -112,17 +111,17 @@ func TestRenderingIsAModuleWithOneDefaultExport(t *testing.T) {
 	}
 }
 
-// TestOneCoreForEveryHost: the renderings differ in the adapter at their end, and in its name.
+// TestOneCoreForEveryHost: the renderings differ in the adapter at their end alone.
 func TestOneCoreForEveryHost(t *testing.T) {
-	core := map[string]string{}
+	cores := map[string]bool{}
 	for name, host := range hosts {
-		before, adapter, found := strings.Cut(render(t, host, template.Data{Version: "1.2.3", Settings: settings{}}), "// ---- "+name+" ---")
+		core, adapter, found := strings.Cut(render(t, host, template.Data{Version: "1.2.3", Settings: settings{}}), "// ---- "+name+" ---")
 		if !found || strings.Contains(adapter, "// ---- ") {
 			t.Errorf("%s: its adapter is not at the end", name)
 		}
-		core[strings.Replace(before, `"`+name+`"`, "", 1)] = name
+		cores[core] = true
 	}
-	if len(core) != 1 {
+	if len(cores) != 1 {
 		t.Error("the renderings differ in more than their adapters")
 	}
 }
@@ -149,7 +148,7 @@ func TestSameDataGivesTheSameBytes(t *testing.T) {
 
 func TestMalformedVersionIsRefused(t *testing.T) {
 	for _, version := range []string{"", "1\n2", "1 2", "1\u2028alert()", "*/"} {
-		if err := template.Render(&bytes.Buffer{}, template.OpenCode1, template.Data{Version: version}); err == nil {
+		if _, err := template.Render(template.Data{Version: version}, template.OpenCode1); err == nil {
 			t.Errorf("version %q was rendered", version)
 		}
 	}

@@ -1,4 +1,4 @@
-package plugin
+package plugin_test
 
 import (
 	"crypto/sha256"
@@ -31,6 +31,7 @@ type files struct {
 	writes    int  // state files that were written
 	links     map[string]bool
 	modes     map[string]int64
+	changed   func() // for an engine that does not watch by itself
 }
 
 func newFiles(s *simulation) *files {
@@ -137,6 +138,9 @@ func (f *files) write(name, content string) {
 	if f.unseen {
 		return
 	}
+	if f.changed != nil {
+		f.changed()
+	}
 	for _, id := range slices.Sorted(maps.Keys(f.watchers)) {
 		if _, err := f.watchers[id](goja.Undefined()); err != nil {
 			f.sim.violated("rule 8: thrown when a file changed: %v", err)
@@ -176,8 +180,10 @@ type savedServer struct {
 	Since, TriedAt, DueAt      *int64
 }
 
-// saved returns what the plugin says of an instance; nil where it says nothing.
-func (i *instance) saved() *savedState {
+// saved returns what an engine says of its instance; nil where it says nothing.
+func (i *instance) saved() *savedState { return i.sim.engine.saved(i) }
+
+func (e script) saved(i *instance) *savedState {
 	i.sim.t.Helper()
 	var found *savedState
 	for name, content := range i.sim.files.states() {

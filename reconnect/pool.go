@@ -9,6 +9,7 @@ import (
 // (rule 5), and whether to be careful with them (rule 15).
 type Pool struct {
 	concurrency int
+	engines     int // that are not closed
 	running     int
 	careful     bool      // one connect at a time, until one succeeds
 	queue       []*slot   // first come, first served
@@ -63,6 +64,13 @@ func (p *Pool) release(s *slot) {
 		p.queue = slices.DeleteFunc(p.queue, func(other *slot) bool { return other == s })
 	}
 	p.grant()
+}
+
+// leave is called by an engine that closes. What it knew of the machine ends with the last one.
+func (p *Pool) leave() {
+	if p.engines--; p.engines == 0 {
+		p.careful = false
+	}
 }
 
 func (p *Pool) stopBeingCareful() {

@@ -157,6 +157,7 @@ type reading struct{ waiting []*record }
 // New returns the engine of an instance. random, in [0, 1), is for the jitter. A sign
 // of use starts it; with start=load that is one of the host's.
 func New(p plugin.Policy, pool *Pool, random func() float64) *Engine {
+	pool.engines++
 	return &Engine{policy: p, pool: pool, random: random, triedAt: map[string]time.Time{}, seen: map[string]*sighting{}}
 }
 
@@ -213,9 +214,10 @@ func (e *Engine) Next() (at time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// Advance does what is due.
+// Advance does what is due, up to what makes the host act: its actions come first, and
+// Next says that there is more.
 func (e *Engine) Advance(now time.Time) {
-	for t := e.firstTimer(); t != nil && !t.at.After(now); t = e.firstTimer() {
+	for t := e.firstTimer(); t != nil && !t.at.After(now) && len(e.actions) == 0; t = e.firstTimer() {
 		e.cancel(t)
 		e.input(now, t.do)
 	}
@@ -634,6 +636,7 @@ func (e *Engine) Close(now time.Time) {
 			}
 		}
 		e.records, e.reading, e.next = nil, nil, nil
+		e.pool.leave()
 	})
 }
 

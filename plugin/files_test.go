@@ -31,6 +31,7 @@ type files struct {
 	writes    int  // state files that were written
 	links     map[string]bool
 	modes     map[string]int64
+	deaf      bool   // an engine could not watch: a change waits for its next read
 	changed   func() // for an engine that does not watch by itself
 }
 
@@ -113,6 +114,7 @@ func (f *files) require(module string) goja.Value {
 				return names
 			},
 			"watch": func(call goja.FunctionCall) goja.Value {
+				f.deaf = f.deaf || f.broken || f.unwatched
 				check(!f.unwatched && call.Argument(0).String() == dataDirectory && !options(call, 1).Get("persistent").ToBoolean())
 				f.opened++
 				id := f.opened

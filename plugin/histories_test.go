@@ -308,7 +308,7 @@ func (h *historian) control(paused bool, retry []string) {
 	}
 	h.s.files.write("control.json", string(text))
 	h.s.pausedAt = time.Time{}
-	if h.paused {
+	if h.paused && !h.s.files.deaf {
 		h.s.pausedAt = h.s.now
 	}
 }

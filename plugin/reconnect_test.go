@@ -153,6 +153,7 @@ func (l *library) do(e *hosted, action reconnect.Action) {
 	case reconnect.Log:
 		if a.Text == "active" {
 			e.started, e.watches = true, !s.files.broken
+			s.files.deaf = s.files.deaf || s.files.broken
 			_, e.retriedAt, _, _ = l.read()
 			l.control(e)
 		}

@@ -313,6 +313,20 @@ func noAnswerIsNoFailure(t *scenarioT) { // rule 16; A35, A40
 	}
 }
 
+func malformedStatusOfAServerStopsNothing(t *scenarioT) { // rules 1, 16
+	s := simulate(t, nil)
+	i := s.load("/p", "a")
+	i.servers["a"].up = false
+	i.answer = func() answer {
+		return answer{body: object{"data": object{"a": object{"status": "failed"}, "b": nil, "c": 3, "d": object{"status": 1}}}}
+	}
+	i.prompt()
+	s.pass(50 * ms)
+	i.answer, i.servers["a"].up = nil, true
+	s.pass(second)
+	i.mustBe("connected", "a")
+}
+
 func hungStatusReadIsGivenUp(t *scenarioT) { // rule 16
 	s := simulate(t, nil)
 	i := s.load("/p", "a")

@@ -1,6 +1,7 @@
 package plugin_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -58,6 +59,7 @@ var scenarios = []struct {
 	{"HungConnectFreesItsSlotAndIsNotRepeated", hungConnectFreesItsSlotAndIsNotRepeated},
 	{"BudgetIsOneForAllInstances", budgetIsOneForAllInstances},
 	{"NoAnswerIsNoFailure", noAnswerIsNoFailure},
+	{"MalformedStatusOfAServerStopsNothing", malformedStatusOfAServerStopsNothing},
 	{"HungStatusReadIsGivenUp", hungStatusReadIsGivenUp},
 	{"NothingHappensAfterDisposal", nothingHappensAfterDisposal},
 	{"EventStormIsOneReadInASecond", eventStormIsOneReadInASecond},
@@ -140,6 +142,18 @@ func (e script) left() string {
 	return ""
 }
 
+// parse is the body of an answer in its order: that of a Go map is another one each time.
+func (e script) parse(body any) goja.Value {
+	if body == nil {
+		return goja.Undefined()
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		e.sim.t.Fatal(err)
+	}
+	return e.sim.run("(" + string(text) + ")")
+}
+
 // input is what OpenCode passes to the plugin function.
 func (e script) input(i *instance) goja.Value {
 	vm := e.sim.vm
@@ -176,11 +190,9 @@ func (e script) input(i *instance) goja.Value {
 			case instead.fails == "rejects":
 				reject("no")
 			case instead.takes > 0:
-				e.sim.after(instead.takes, func() { resolve(instead.body) })
-			case instead.body == nil:
-				return goja.Undefined()
+				e.sim.after(instead.takes, func() { resolve(e.parse(instead.body)) })
 			default:
-				return vm.ToValue(instead.body)
+				return e.parse(instead.body)
 			}
 			return vm.ToValue(promise)
 		}),

@@ -345,6 +345,8 @@ func (i *instance) called(format string, args ...any) {
 		i.sim.violated("rule 2: a call without a sign of use")
 	}
 	if !strings.Contains(what, "active") && !strings.Contains(what, "refuses") {
+		what, _, _ = strings.Cut(what, " s)") // JavaScript rounds halves of the last digit up
+		what = strings.TrimRight(what, "0123456789")
 		i.sim.calls = append(i.sim.calls, fmt.Sprintf("%v %s: %s", i.sim.since(), i.dir, what))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -333,6 +334,8 @@ func (i *instance) fail(name string) {
 // reset notes that the server's count of tries may start anew (rule 12).
 func (s *server) reset(now time.Time) { s.budget, s.resetAt = 0, now }
 
+var lastDigit = regexp.MustCompile(`\d s\)$`)
+
 // called is what holds for every call, which says what it is.
 func (i *instance) called(format string, args ...any) {
 	i.calls++
@@ -345,8 +348,7 @@ func (i *instance) called(format string, args ...any) {
 		i.sim.violated("rule 2: a call without a sign of use")
 	}
 	if !strings.Contains(what, "active") && !strings.Contains(what, "refuses") {
-		what, _, _ = strings.Cut(what, " s)") // JavaScript rounds halves of the last digit up
-		what = strings.TrimRight(what, "0123456789")
+		what = lastDigit.ReplaceAllString(what, " s)") // JavaScript rounds a half up
 		i.sim.calls = append(i.sim.calls, fmt.Sprintf("%v %s: %s", i.sim.since(), i.dir, what))
 	}
 }

@@ -343,12 +343,12 @@ func (e *Engine) record(name string) *record {
 // retry plans the next try: after one that failed, after a connection that did not
 // last, or at the first sight of a failure; soon, if the last delay has passed unused.
 func (e *Engine) retry(s *record, soon bool) {
-	overload := overloaded.MatchString(s.error) // rule 15
+	overload := overloaded().MatchString(s.error) // rule 15
 	if overload {
 		e.pool.careful = true
 	}
 	limit := e.policy.MaxAttempts
-	if missing.MatchString(s.error) {
+	if missing().MatchString(s.error) {
 		limit = min(limit, missingTries)
 	}
 	switch {

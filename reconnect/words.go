@@ -3,11 +3,18 @@ package reconnect
 import (
 	"regexp"
 	"strings"
+	"sync"
 )
 
+// compiled compiles a pattern at its first use, not at every start of a program that
+// only merges.
+func compiled(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+}
+
 var (
-	overloaded = regexp.MustCompile(`\b(EAGAIN|EMFILE|ENFILE|ENOMEM)\b`)
-	missing    = regexp.MustCompile(`\b(ENOENT|EACCES)\b.*spawn|spawn.*\b(ENOENT|EACCES)\b|Executable not found`)
+	overloaded = compiled(`\b(EAGAIN|EMFILE|ENFILE|ENOMEM)\b`)
+	missing    = compiled(`\b(ENOENT|EACCES)\b.*spawn|spawn.*\b(ENOENT|EACCES)\b|Executable not found`)
 )
 
 // concerns reports whether the policy's patterns leave the server to the engine.
@@ -49,30 +56,30 @@ const errorLength = 200 // of an error that is told, in characters
 
 // secrets are what harmless takes out, and what stands there instead.
 var secrets = []struct {
-	pattern *regexp.Regexp
+	pattern func() *regexp.Regexp
 	instead string
 }{
-	{regexp.MustCompile(`[\x{0}-\x{1f}\x{7f}-\x{9f}\x{200b}-\x{200f}\x{2028}-\x{202e}\x{2066}-\x{2069}\x{feff}]+`), " "}, // a terminal may show it
-	{regexp.MustCompile(`(\w://)[^\s/@]*@`), "${1}…@"},
-	{regexp.MustCompile("(\\w://[^\\s?#\"'`]*[?#])[^\\s\"'`]+"), "${1}…"},
-	{regexp.MustCompile("(?i)\\b(bearer|basic)\\s+[^\\s\"'`,]+"), "${1} …"},
-	{regexp.MustCompile("(?i)([\\w-]*(?:key|token|secret|passw(?:or)?d|authorization|cookie)[\"']?\\s*[=:]\\s*[\"']?|--?[\\w-]*(?:key|token|secret|password)\\s+)[^\\s\"'`,;]+"), "${1}…"},
+	{compiled(`[\x{0}-\x{1f}\x{7f}-\x{9f}\x{200b}-\x{200f}\x{2028}-\x{202e}\x{2066}-\x{2069}\x{feff}]+`), " "}, // a terminal may show it
+	{compiled(`(\w://)[^\s/@]*@`), "${1}…@"},
+	{compiled("(\\w://[^\\s?#\"'`]*[?#])[^\\s\"'`]+"), "${1}…"},
+	{compiled("(?i)\\b(bearer|basic)\\s+[^\\s\"'`,]+"), "${1} …"},
+	{compiled("(?i)([\\w-]*(?:key|token|secret|passw(?:or)?d|authorization|cookie)[\"']?\\s*[=:]\\s*[\"']?|--?[\\w-]*(?:key|token|secret|password)\\s+)[^\\s\"'`,;]+"), "${1}…"},
 }
 
 var (
-	long      = regexp.MustCompile(`[\w+=-]{20,}`)
-	twoDigits = regexp.MustCompile(`\d.*\d`)
-	letter    = regexp.MustCompile(`[A-Za-z]`)
+	long      = compiled(`[\w+=-]{20,}`)
+	twoDigits = compiled(`\d.*\d`)
+	letter    = compiled(`[A-Za-z]`)
 )
 
 // harmless is an error without what may be a secret in it: errors quote addresses,
 // headers and command lines. The values of OpenCode's variables are not known here.
 func harmless(text string) string {
 	for _, s := range secrets {
-		text = s.pattern.ReplaceAllString(text, s.instead)
+		text = s.pattern().ReplaceAllString(text, s.instead)
 	}
-	text = long.ReplaceAllStringFunc(text, func(word string) string {
-		if twoDigits.MatchString(word) && letter.MatchString(word) {
+	text = long().ReplaceAllStringFunc(text, func(word string) string {
+		if twoDigits().MatchString(word) && letter().MatchString(word) {
 			return "…"
 		}
 		return word

@@ -823,6 +823,45 @@ func slowReadsHoldNoSlot(t *scenarioT) { // rules 5, 9
 	slow.mustBe("connected", "a")
 }
 
+func slotOutlivedByAReadIsAskedForAgain(t *scenarioT) { // rule 5; the model counts
+	s := simulate(t, func(p *Policy) { p.Concurrency, p.PollInterval = 1, time.Hour })
+	slow, quick := s.load("/slow", "a", "b"), s.load("/quick", "c")
+	slow.prompt()
+	quick.prompt()
+	s.pass(2 * second)
+	slow.servers["a"].takes, quick.servers["c"].takes = 10*second, 10*second
+	slow.crash("a")
+	slow.crash("b")
+	s.pass(second) // b waits for the slot of a
+	slow.readTime = 40 * second
+	s.pass(9200 * ms)   // a is connected, and b has the slot until its second read from here has taken too long
+	s.pass(75 * second) // which ends in 5 s
+	quick.crash("c")
+	s.pass(10200 * ms)
+	quick.mustBe("connected", "c")
+	slow.mustBe("failed", "b")
+	s.pass(2 * minute)
+	slow.mustBe("connected", "a", "b")
+}
+
+func serverSwitchedOffByTheUserStartsAnew(t *scenarioT) { // rule 12
+	s := simulate(t, func(p *Policy) { p.MaxAttempts = 3 })
+	i := s.load("/p", "a")
+	a := i.servers["a"]
+	a.up = false
+	i.prompt()
+	s.pass(20 * second)
+	a.state = "disabled"
+	s.pass(31 * second)
+	tried := len(a.tried)
+	a.state = "failed" // it is switched on again, in vain
+	a.reset(s.now)
+	s.pass(40 * second)
+	if n := len(a.tried) - tried; n != 3 {
+		t.Errorf("%d tries, want a full budget of 3", n)
+	}
+}
+
 func TestConnectInFlightIsTakenOverByTheNextCopy(t *testing.T) { // rules 5, 6; the model checks it
 	s := simulate(t, func(p *Policy) { p.Concurrency = 1 })
 	i := s.load("/p", "a", "b")

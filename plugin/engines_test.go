@@ -80,6 +80,8 @@ var scenarios = []struct {
 	{"LongIntervalsEndWithIdleAfter", longIntervalsEndWithIdleAfter},
 	{"FlappingServerWhoseDeathsMakeNoSignIsParked", flappingServerWhoseDeathsMakeNoSignIsParked},
 	{"SlowReadsHoldNoSlot", slowReadsHoldNoSlot},
+	{"SlotOutlivedByAReadIsAskedForAgain", slotOutlivedByAReadIsAskedForAgain},
+	{"ServerSwitchedOffByTheUserStartsAnew", serverSwitchedOffByTheUserStartsAnew},
 	{"OverloadIsKnownAtFirstSight", overloadIsKnownAtFirstSight},
 	{"ShortIdleAfterDoesNotStrandAParkedServer", shortIdleAfterDoesNotStrandAParkedServer},
 	{"LateConfirmationIsOurs", lateConfirmationIsOurs},

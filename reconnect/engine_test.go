@@ -136,6 +136,29 @@ func TestReleasedSlotLetsAnotherEngineAct(t *testing.T) {
 	}
 }
 
+// TestEngineThatClosesInLineHoldsNothing (rules 5, 7).
+func TestEngineThatClosesInLineHoldsNothing(t *testing.T) {
+	pool := reconnect.NewPool(1)
+	var engines []*reconnect.Engine
+	for range 3 {
+		e := reconnect.New(plugin.DefaultPolicy(), pool, middle)
+		engines = append(engines, e)
+		e.Used(epoch, reconnect.Prompt, "")
+		e.Advance(epoch)
+		e.Read(epoch, answer{"a": {State: "failed"}})
+		now := advance(t, e)
+		e.Read(now, answer{"a": {State: "failed"}})
+		actions(e)
+	}
+	now := epoch.Add(time.Second)
+	engines[1].Close(now)
+	engines[0].Close(now)
+	engines[2].Read(now, answer{"a": {State: "failed"}})
+	if got := actions(engines[2]); !slices.Equal(got, []string{"read", "connect a"}) {
+		t.Errorf("the third in line does %q", got)
+	}
+}
+
 // TestHostsMistakes lets a host call anything at any time: nothing panics, nothing is
 // done twice, the same calls have the same actions, and a closed engine is silent.
 func TestHostsMistakes(t *testing.T) {

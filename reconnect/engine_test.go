@@ -136,6 +136,29 @@ func TestReleasedSlotLetsAnotherEngineAct(t *testing.T) {
 	}
 }
 
+// TestUnusedEngineDoesNothing (rule 2), whatever it is told but a sign of use.
+func TestUnusedEngineDoesNothing(t *testing.T) {
+	policy := plugin.DefaultPolicy()
+	policy.Start = "mcp"
+	e := reconnect.New(policy, reconnect.NewPool(1), middle)
+	e.Pause(epoch, true)
+	e.Pause(epoch, false)
+	e.Retry(epoch, nil)
+	e.WokeUp(epoch)
+	e.Settled(epoch, "a")
+	e.Read(epoch, answer{"a": {State: "failed"}})
+	for _, use := range []reconnect.Use{reconnect.Prompt, reconnect.Busy, reconnect.Load} {
+		e.Used(epoch, use, "a")
+	}
+	e.Advance(epoch.Add(time.Hour))
+	if got := actions(e); len(got) > 0 {
+		t.Errorf("it does %q", got)
+	}
+	if at, ok := e.Next(); ok {
+		t.Errorf("it is due at %v", at)
+	}
+}
+
 // TestEngineThatClosesInLineHoldsNothing (rules 5, 7).
 func TestEngineThatClosesInLineHoldsNothing(t *testing.T) {
 	pool := reconnect.NewPool(1)

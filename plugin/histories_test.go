@@ -370,7 +370,8 @@ func (h *historian) recover() {
 	h.control(false, nil)
 	for _, i := range s.instances {
 		i.answer, i.readTime = nil, ms
-		for _, server := range i.servers {
+		for _, name := range i.names() { // in an order that is the same each time
+			server := i.servers[name]
 			server.up, server.needs, server.throws, server.takes, server.reason = true, "", false, 100*ms, "gone"
 			h.settle(server)
 		}

@@ -152,8 +152,8 @@ func (l *library) do(e *hosted, action reconnect.Action) {
 		}
 	case reconnect.Log:
 		if a.Text == "active" {
-			e.started, e.watches = true, !s.files.broken
-			s.files.deaf = s.files.deaf || s.files.broken
+			e.started, e.watches = true, !s.files.broken && !s.files.unwatched
+			s.files.deaf = s.files.deaf || !e.watches
 			_, e.retriedAt, _, _ = l.read()
 			l.control(e)
 		}
@@ -217,19 +217,18 @@ func statuses(body any) map[string]reconnect.Status {
 // -- Control, as template/engine.js looks at it (rule 19): a while after it changed, and
 // before each read.
 
-func (l *library) read() (paused bool, at int64, servers []string, directory string) {
+func (l *library) read() (paused bool, at int64, servers, directories []string) {
 	var c struct {
 		Paused bool
 		Retry  struct {
-			At        int64
-			Servers   []string
-			Directory string
+			At                   int64
+			Servers, Directories []string
 		}
 	}
 	if text, ok := l.sim.files.content[dataDirectory+"/control.json"]; ok && !l.sim.files.broken {
 		_ = json.Unmarshal([]byte(text), &c) // what is malformed is nothing
 	}
-	return c.Paused, c.Retry.At, c.Retry.Servers, c.Retry.Directory
+	return c.Paused, c.Retry.At, c.Retry.Servers, c.Retry.Directories
 }
 
 func (l *library) controlled() {
@@ -243,13 +242,13 @@ func (l *library) controlled() {
 func (l *library) control(e *hosted) {
 	l.sim.timers.remove(e.steer)
 	e.steer = 0
-	paused, at, servers, directory := l.read()
+	paused, at, servers, directories := l.read()
 	e.paused = paused
 	e.Pause(l.sim.now, paused)
 	if at <= e.retriedAt {
 		return
 	}
-	if e.retriedAt = at; directory == "" || directory == e.i.dir {
+	if e.retriedAt = at; len(directories) == 0 || slices.Contains(directories, e.i.dir) {
 		e.Retry(l.sim.now, servers)
 	}
 }
@@ -268,7 +267,7 @@ func (l *library) saved(i *instance) *savedState {
 		return &ms
 	}
 	for _, s := range e.Servers() {
-		saved.Servers = append(saved.Servers, savedServer{s.Name, s.Status, s.Phase, s.Error, s.Tries, wall(s.Since), wall(s.TriedAt), wall(s.DueAt)})
+		saved.Servers = append(saved.Servers, savedServer{s.Name, s.Status, s.Phase, s.Error, s.Tries, s.Retried, wall(s.Since), wall(s.TriedAt), wall(s.DueAt)})
 		word := s.Status
 		if slices.Contains([]string{"waiting", "trying", "parked", "dormant"}, s.Phase) {
 			word = s.Phase

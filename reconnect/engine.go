@@ -54,16 +54,17 @@ type try struct {
 
 // An Engine reconnects the servers of one instance.
 type Engine struct {
-	policy   plugin.Policy
-	pool     *Pool
-	random   func() float64
-	now      time.Time // of the call that is under way
-	gone     bool      // nothing happens any more (rule 7)
-	started  bool      // the instance has shown a sign of use (rule 2)
-	paused   bool      // nothing is planned (rule 19)
-	pending  bool      // for Pool.Pending
-	usedAt   time.Time
-	lookedAt time.Time
+	policy    plugin.Policy
+	pool      *Pool
+	random    func() float64
+	now       time.Time // of the call that is under way
+	gone      bool      // nothing happens any more (rule 7)
+	started   bool      // the instance has shown a sign of use (rule 2)
+	paused    bool      // nothing is planned (rule 19)
+	pending   bool      // for Pool.Pending
+	usedAt    time.Time
+	lookedAt  time.Time
+	retriedAt time.Time // when the last Retry was asked for
 
 	records []*record            // in the order of their first failure
 	triedAt map[string]time.Time // rule 12: the least gap
@@ -535,6 +536,11 @@ func (e *Engine) Retry(now time.Time, servers []string) {
 		if !e.started {
 			return
 		}
+		e.retriedAt = e.now
+		known := func(name string) bool { return e.seen[name] != nil && e.seen[name].state != "" }
+		if len(servers) > 0 && len(e.seen) > 0 && !slices.ContainsFunc(servers, known) {
+			return // it is about other instances
+		}
 		e.usedAt = e.now // somebody waits for it
 		for _, s := range e.records {
 			if len(servers) > 0 && !slices.Contains(servers, s.name) {
@@ -542,6 +548,9 @@ func (e *Engine) Retry(now time.Time, servers []string) {
 			}
 			// Not bound to rule 13's minute: it is no loop that asks.
 			s.tries, s.announced = 0, false
+			if s.try != nil && s.try.connected && !s.try.settled {
+				s.tries = 1 // the one under way counts
+			}
 			if s.phase == waiting || s.phase == parked || s.phase == dormant {
 				e.plan(s, waiting, 0)
 			}

@@ -1,7 +1,6 @@
 package reconnect
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -27,7 +26,10 @@ func (e *Engine) show(answer map[string]Status) {
 			e.seen[name] = s
 		}
 		if s.state == "" || status.State != s.said.State {
-			s.state, s.since = cmp.Or(harmless(status.State), "unknown"), e.now
+			s.state, s.since = "unknown", e.now
+			if word().MatchString(status.State) {
+				s.state = status.State
+			}
 		}
 		if status.Error != "" && status.Error != s.said.Error {
 			s.error = harmless(status.Error)
@@ -75,6 +77,7 @@ func (e *Engine) Servers() []state.Server {
 			continue // it vanished during a try
 		}
 		server := state.Server{Name: name, Status: seen.state, Error: seen.error, Since: seen.since, TriedAt: e.triedAt[name]}
+		server.Retried = !e.retriedAt.IsZero() && !server.TriedAt.Before(e.retriedAt)
 		if s := e.record(name); s != nil {
 			server.Phase, server.Tries = s.phase, s.tries
 			if s.timer != nil {

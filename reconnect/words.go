@@ -52,29 +52,44 @@ func matches(pattern, name string) bool {
 	return strings.Trim(string(ps[p:]), "*") == ""
 }
 
-const errorLength = 200 // of an error that is told, in characters
+const (
+	errorLength = 200   // of an error that is told, in characters
+	examined    = 1_000 // of an error, before what may be a secret is taken out
+)
 
-// secrets are what harmless takes out, and what stands there instead.
+const (
+	secret = "key|token|secret|passw?(?:or)?d?|passphrase|pwd|auth|authorization|credentials?|cookie"
+	value  = "(?:\\\\?\"[^\"\\\\]*\\\\?\"?|'[^']*'?|[^\\s\"'`,;&]+)"
+)
+
+// secrets are what harmless takes out, and what stands there instead, as in template/state.js.
 var secrets = []struct {
 	pattern func() *regexp.Regexp
 	instead string
 }{
 	{compiled(`[\x{0}-\x{1f}\x{7f}-\x{9f}\x{200b}-\x{200f}\x{2028}-\x{202e}\x{2066}-\x{2069}\x{feff}]+`), " "}, // a terminal may show it
-	{compiled(`(\w://)[^\s/@]*@`), "${1}…@"},
+	{compiled("(\\w://)[^\\s\"'`]*@"), "${1}…@"},
 	{compiled("(\\w://[^\\s?#\"'`]*[?#])[^\\s\"'`]+"), "${1}…"},
+	{compiled(`(?i)\b((?:proxy-)?authorization|(?:set-)?cookie)(["']?\s*[=:]\s*["']?)[^"'\n]+`), "${1}${2}…"},
 	{compiled("(?i)\\b(bearer|basic)\\s+[^\\s\"'`,]+"), "${1} …"},
-	{compiled("(?i)([\\w-]*(?:key|token|secret|passw(?:or)?d|authorization|cookie)[\"']?\\s*[=:]\\s*[\"']?|--?[\\w-]*(?:key|token|secret|password)\\s+)[^\\s\"'`,;]+"), "${1}…"},
+	{compiled(`(?i)((?:^|[^a-z])[\w-]{0,40}?(?:` + secret + `)[\w-]{0,20}\\?["']?\s{0,3}[=:]\s{0,3})` + value), "${1}…"},
+	{compiled(`(?i)(--?[\w-]{0,40}?(?:` + secret + `)\s{1,3})` + value), "${1}…"},
 }
 
 var (
+	lastWord  = compiled(`\S{0,200}$`)
 	long      = compiled(`[\w+=-]{20,}`)
 	twoDigits = compiled(`\d.*\d`)
 	letter    = compiled(`[A-Za-z]`)
+	word      = compiled(`^[\w-]{1,40}$`) // what a state may be
 )
 
 // harmless is an error without what may be a secret in it: errors quote addresses,
 // headers and command lines. The values of OpenCode's variables are not known here.
 func harmless(text string) string {
+	if runes := []rune(text); len(runes) > examined {
+		text = lastWord().ReplaceAllString(string(runes[:examined]), "…")
+	}
 	for _, s := range secrets {
 		text = s.pattern().ReplaceAllString(text, s.instead)
 	}

@@ -1,4 +1,4 @@
-package plugin
+package plugin_test
 
 import (
 	"fmt"
@@ -9,6 +9,8 @@ import (
 
 	"github.com/dop251/goja"
 	"github.com/google/go-cmp/cmp"
+
+	. "github.com/mcp-reconnect/mcp-reconnect/plugin"
 )
 
 const (
@@ -28,7 +30,7 @@ func (i *instance) mustBe(want string, names ...string) {
 	}
 }
 
-func TestUnusedInstancesCostNothing(t *testing.T) { // rule 2, C8
+func unusedInstancesCostNothing(t *scenarioT) { // rule 2, C8
 	s := simulate(t, nil)
 	names := make([]string, 21)
 	for n := range names {
@@ -51,7 +53,7 @@ func TestUnusedInstancesCostNothing(t *testing.T) { // rule 2, C8
 	}
 }
 
-func TestCrashedServerIsBackAfterFirstDelay(t *testing.T) { // rules 10, 11
+func crashedServerIsBackAfterFirstDelay(t *scenarioT) { // rules 10, 11
 	s := simulate(t, nil)
 	i := s.load("/p", "a", "b")
 	i.prompt()
@@ -68,7 +70,7 @@ func TestCrashedServerIsBackAfterFirstDelay(t *testing.T) { // rules 10, 11
 	}
 }
 
-func TestAllFailedAtStartComeBackAfterOnePrompt(t *testing.T) { // A1, A2
+func allFailedAtStartComeBackAfterOnePrompt(t *scenarioT) { // A1, A2
 	for _, names := range [][]string{{"only"}, {"a", "b", "c", "d", "e"}} {
 		s := simulate(t, nil)
 		i := s.load("/p", names...)
@@ -86,7 +88,7 @@ func TestAllFailedAtStartComeBackAfterOnePrompt(t *testing.T) { // A1, A2
 	}
 }
 
-func TestBackoffAndParking(t *testing.T) { // rules 12, 13; D45
+func backoffAndParking(t *scenarioT) { // rules 12, 13; D45
 	s := simulate(t, nil)
 	i := s.load("/p", "a")
 	a := i.servers["a"]
@@ -138,7 +140,7 @@ func TestBackoffAndParking(t *testing.T) { // rules 12, 13; D45
 	}
 }
 
-func TestPromptWakesAParkedServerOnceAMinute(t *testing.T) { // rule 13
+func promptWakesAParkedServerOnceAMinute(t *scenarioT) { // rule 13
 	s := simulate(t, func(p *Policy) { p.MaxAttempts = 1 })
 	i := s.load("/p", "a")
 	i.servers["a"].up = false
@@ -154,7 +156,7 @@ func TestPromptWakesAParkedServerOnceAMinute(t *testing.T) { // rule 13
 	}
 }
 
-func TestOnlyFailedIsActedOn(t *testing.T) { // rule 1
+func onlyFailedIsActedOn(t *scenarioT) { // rule 1
 	for _, state := range []string{"connected", "disabled", "needs_auth", "needs_client_registration", "pending", "something_new"} {
 		s := simulate(t, nil)
 		i := s.load("/p", "a")
@@ -170,7 +172,7 @@ func TestOnlyFailedIsActedOn(t *testing.T) { // rule 1
 	}
 }
 
-func TestPendingTryIsDroppedWhenTheStateChanges(t *testing.T) { // rules 1, 3; A26, A29, A30
+func pendingTryIsDroppedWhenTheStateChanges(t *scenarioT) { // rules 1, 3; A26, A29, A30
 	for _, state := range []string{"connected", "disabled", "needs_auth", "pending"} {
 		s := simulate(t, nil)
 		i := s.load("/p", "a")
@@ -186,7 +188,7 @@ func TestPendingTryIsDroppedWhenTheStateChanges(t *testing.T) { // rules 1, 3; A
 	}
 }
 
-func TestVanishedServerIsForgotten(t *testing.T) { // D6, rule 12
+func vanishedServerIsForgotten(t *scenarioT) { // D6, rule 12
 	s := simulate(t, nil)
 	i := s.load("/p", "a", "b")
 	i.servers["a"].up = false
@@ -204,7 +206,7 @@ func TestVanishedServerIsForgotten(t *testing.T) { // D6, rule 12
 	}
 }
 
-func TestShortLivedConnectionCountsAsAFailedTry(t *testing.T) { // rule 12; C9, D48, D49
+func shortLivedConnectionCountsAsAFailedTry(t *scenarioT) { // rule 12; C9, D48, D49
 	s := simulate(t, nil)
 	i := s.load("/p", "a")
 	i.prompt()
@@ -224,7 +226,7 @@ func TestShortLivedConnectionCountsAsAFailedTry(t *testing.T) { // rule 12; C9, 
 	}
 }
 
-func TestLongHealthyPeriodGivesAFullBudget(t *testing.T) { // A5, D1
+func longHealthyPeriodGivesAFullBudget(t *scenarioT) { // A5, D1
 	s := simulate(t, nil)
 	i := s.load("/p", "a")
 	i.prompt()
@@ -240,7 +242,7 @@ func TestLongHealthyPeriodGivesAFullBudget(t *testing.T) { // A5, D1
 	}
 }
 
-func TestHungConnectFreesItsSlotAndIsNotRepeated(t *testing.T) { // rule 5; A3, A36, D24
+func hungConnectFreesItsSlotAndIsNotRepeated(t *scenarioT) { // rule 5; A3, A36, D24
 	s := simulate(t, func(p *Policy) { p.Concurrency = 1 })
 	i := s.load("/p", "hung", "b")
 	i.servers["hung"].up, i.servers["b"].up = false, false
@@ -255,7 +257,7 @@ func TestHungConnectFreesItsSlotAndIsNotRepeated(t *testing.T) { // rule 5; A3, 
 	}
 }
 
-func TestBudgetIsOneForAllInstances(t *testing.T) { // rule 5; A4, A24
+func budgetIsOneForAllInstances(t *scenarioT) { // rule 5; A4, A24
 	s := simulate(t, func(p *Policy) { p.Concurrency = 2 })
 	for n := range 15 {
 		i := s.load(fmt.Sprintf("/project-%d", n), "a", "b", "c", "d", "e")
@@ -279,31 +281,24 @@ func TestBudgetIsOneForAllInstances(t *testing.T) { // rule 5; A4, A24
 	}
 }
 
-func TestNoAnswerIsNoFailure(t *testing.T) { // rule 16; A35, A40
-	vm := func(i *instance) *goja.Runtime { return i.sim.vm }
-	answers := map[string]func(i *instance) goja.Value{
-		"throws": func(i *instance) goja.Value { panic(vm(i).ToValue("thrown")) },
-		"rejects": func(i *instance) goja.Value {
-			p, _, reject := vm(i).NewPromise()
-			reject("no")
-			return vm(i).ToValue(p)
-		},
-		"error": func(i *instance) goja.Value {
-			return vm(i).ToValue(object{"error": "Unauthorized", "response": object{"status": 401}})
-		},
-		"undefined": func(*instance) goja.Value { return goja.Undefined() },
-		"null data": func(i *instance) goja.Value { return vm(i).ToValue(object{"data": nil}) },
-		"list":      func(i *instance) goja.Value { return vm(i).ToValue(object{"data": []any{"a"}}) },
-		"text":      func(i *instance) goja.Value { return vm(i).ToValue(object{"data": "<html>"}) },
+func noAnswerIsNoFailure(t *scenarioT) { // rule 16; A35, A40
+	answers := map[string]answer{
+		"throws":    {fails: "throws"},
+		"rejects":   {fails: "rejects"},
+		"error":     {body: object{"error": "Unauthorized", "response": object{"status": 401}}},
+		"undefined": {},
+		"null data": {body: object{"data": nil}},
+		"list":      {body: object{"data": []any{"a"}}},
+		"text":      {body: object{"data": "<html>"}},
 	}
-	for name, answer := range answers {
-		t.Run(name, func(t *testing.T) {
+	for name, odd := range answers {
+		t.Run(name, func(t *scenarioT) {
 			s := simulate(t, nil)
 			i := s.load("/p", "a")
 			i.servers["a"].up = false
 			i.prompt()
 			s.pass(50 * ms) // failed was seen, the first try is due in 50 ms
-			i.answer = func() goja.Value { return answer(i) }
+			i.answer = func() answer { return odd }
 			s.pass(10 * minute)
 			if n := len(i.servers["a"].tried); n != 0 {
 				t.Errorf("%d connects without an answer", n)
@@ -318,16 +313,27 @@ func TestNoAnswerIsNoFailure(t *testing.T) { // rule 16; A35, A40
 	}
 }
 
-func TestHungStatusReadIsGivenUp(t *testing.T) { // rule 16
+func malformedStatusOfAServerStopsNothing(t *scenarioT) { // rules 1, 16
+	s := simulate(t, nil)
+	i := s.load("/p", "a")
+	i.servers["a"].up = false
+	i.answer = func() answer {
+		return answer{body: object{"data": object{"a": object{"status": "failed"}, "b": nil, "c": 3, "d": object{"status": 1}}}}
+	}
+	i.prompt()
+	s.pass(50 * ms)
+	i.answer, i.servers["a"].up = nil, true
+	s.pass(second)
+	i.mustBe("connected", "a")
+}
+
+func hungStatusReadIsGivenUp(t *scenarioT) { // rule 16
 	s := simulate(t, nil)
 	i := s.load("/p", "a")
 	i.servers["a"].up = false
 	i.prompt()
 	s.pass(50 * ms)
-	i.answer = func() goja.Value {
-		p, _, _ := s.vm.NewPromise()
-		return s.vm.ToValue(p)
-	}
+	i.answer = func() answer { return answer{fails: "never"} }
 	s.pass(minute)
 	i.servers["a"].up = true
 	i.answer = nil
@@ -339,9 +345,7 @@ func TestBareStringStatus(t *testing.T) { // rule 1; A37
 	s := simulate(t, nil)
 	i := s.load("/p", "a")
 	i.servers["a"].up = false
-	i.answer = func() goja.Value {
-		return s.vm.ToValue(object{"data": object{"a": i.state("a")}})
-	}
+	i.answer = func() answer { return answer{body: object{"data": object{"a": i.state("a")}}} }
 	i.prompt()
 	s.pass(20 * ms)
 	i.servers["a"].up = true
@@ -349,9 +353,9 @@ func TestBareStringStatus(t *testing.T) { // rule 1; A37
 	i.mustBe("connected", "a")
 }
 
-func TestNothingHappensAfterDisposal(t *testing.T) { // rules 6, 7; A41, A42, A43
+func nothingHappensAfterDisposal(t *scenarioT) { // rules 6, 7; A41, A42, A43
 	disposals := map[string]func(i *instance){
-		"hook":  func(i *instance) { i.hook("dispose") },
+		"hook":  func(i *instance) { i.dispose() },
 		"event": func(i *instance) { i.event("server.instance.disposed", object{"directory": i.dir}) },
 	}
 	for name, dispose := range disposals {
@@ -371,8 +375,8 @@ func TestNothingHappensAfterDisposal(t *testing.T) { // rules 6, 7; A41, A42, A4
 			if n := s.pluginTimers(); n != 0 {
 				t.Fatalf("%s at step %d: %d timers are left", name, step, n)
 			}
-			if left := s.run(`globalThis[Symbol.for("mcp-reconnect/1")]`); !goja.IsUndefined(left) {
-				t.Fatalf("%s at step %d: the registry is left", name, step)
+			if left := s.engine.left(); left != "" {
+				t.Fatalf("%s at step %d: %s is left", name, step, left)
 			}
 			s.pass(time.Hour)
 			i.crash("b")
@@ -437,7 +441,7 @@ func TestQuietBesideOpenChamber(t *testing.T) { // rule 6
 	}
 }
 
-func TestEventStormIsOneReadInASecond(t *testing.T) { // rule 10; D11
+func eventStormIsOneReadInASecond(t *scenarioT) { // rule 10; D11
 	s := simulate(t, nil)
 	i := s.load("/p", "a")
 	i.prompt()
@@ -467,7 +471,7 @@ func TestMalformedEventsAreSurvived(t *testing.T) { // rule 8; A33, A44
 	i.hook("event")
 }
 
-func TestEveryNameOfTheEventWakes(t *testing.T) { // A33
+func everyNameOfTheEventWakes(t *scenarioT) { // A33
 	for _, kind := range []string{"mcp.tools.list_changed", "mcp.tools.changed", "mcp.status.changed"} {
 		s := simulate(t, nil)
 		i := s.load("/p", "a")
@@ -479,7 +483,7 @@ func TestEveryNameOfTheEventWakes(t *testing.T) { // A33
 	}
 }
 
-func TestStart(t *testing.T) { // rule 2
+func start(t *scenarioT) { // rule 2
 	signs := map[string]func(*instance){
 		"mcp":     func(i *instance) { i.event("mcp.tools.changed", object{"server": "a"}) },
 		"prompt":  func(i *instance) { i.prompt() },
@@ -523,7 +527,7 @@ func TestAutoStartsTheTerminalsOwnDirectory(t *testing.T) { // rule 2
 	}
 }
 
-func TestIdleInstanceIsNotPolled(t *testing.T) { // rule 2, idle-after
+func idleInstanceIsNotPolled(t *scenarioT) { // rule 2, idle-after
 	s := simulate(t, nil)
 	i := s.load("/p", "a")
 	i.prompt()
@@ -543,7 +547,7 @@ func TestIdleInstanceIsNotPolled(t *testing.T) { // rule 2, idle-after
 	}
 }
 
-func TestSleepOfTheMachineResetsTheSchedule(t *testing.T) { // rule 14
+func sleepOfTheMachineResetsTheSchedule(t *scenarioT) { // rule 14
 	s := simulate(t, func(p *Policy) { p.MaxDelay = 20 * minute })
 	i := s.load("/p", "a")
 	i.servers["a"].up = false
@@ -556,7 +560,7 @@ func TestSleepOfTheMachineResetsTheSchedule(t *testing.T) { // rule 14
 	i.mustBe("connected", "a")
 }
 
-func TestClockOnTheWallMayJump(t *testing.T) { // rules 10 and 12 count the time that passed
+func clockOnTheWallMayJump(t *scenarioT) { // rules 10 and 12 count the time that passed
 	for _, jump := range []time.Duration{-time.Hour, time.Hour, -48 * time.Hour} {
 		s := simulate(t, nil)
 		i := s.load("/p", "a")
@@ -573,7 +577,7 @@ func TestClockOnTheWallMayJump(t *testing.T) { // rules 10 and 12 count the time
 	}
 }
 
-func TestOverloadGoesToMaxDelayOneByOne(t *testing.T) { // rule 15
+func overloadGoesToMaxDelayOneByOne(t *scenarioT) { // rule 15
 	s := simulate(t, func(p *Policy) { p.StableAfter = 0 })
 	i := s.load("/p", "a", "b", "c")
 	for _, server := range i.servers {
@@ -607,7 +611,7 @@ func TestOverloadGoesToMaxDelayOneByOne(t *testing.T) { // rule 15
 	}
 }
 
-func TestLeastGapBetweenTwoTries(t *testing.T) { // rule 12; the model checks the gap
+func leastGapBetweenTwoTries(t *scenarioT) { // rule 12; the model checks the gap
 	s := simulate(t, func(p *Policy) { p.FirstDelay, p.InitialDelay = second, 10*ms })
 	i := s.load("/p", "a")
 	i.servers["a"].up, i.servers["a"].takes = false, 0
@@ -618,7 +622,7 @@ func TestLeastGapBetweenTwoTries(t *testing.T) { // rule 12; the model checks th
 	}
 }
 
-func TestCrashLoopDoesNotKeepAnInstanceInUse(t *testing.T) { // rules 2, 13
+func crashLoopDoesNotKeepAnInstanceInUse(t *scenarioT) { // rules 2, 13
 	s := simulate(t, nil)
 	i := s.load("/p", "a")
 	i.prompt()
@@ -637,14 +641,14 @@ func TestCrashLoopDoesNotKeepAnInstanceInUse(t *testing.T) { // rules 2, 13
 	}
 }
 
-func TestCountSurvivesMissingAnswers(t *testing.T) { // rule 16: nothing forgotten
+func countSurvivesMissingAnswers(t *scenarioT) { // rule 16: nothing forgotten
 	s := simulate(t, nil)
 	i := s.load("/p", "a")
 	i.servers["a"].up = false
 	i.prompt()
 	for range 20 {
 		s.pass(40 * second)
-		i.answer = func() goja.Value { return goja.Undefined() }
+		i.answer = func() answer { return answer{} }
 		s.pass(40 * second)
 		i.answer = nil
 	}
@@ -656,7 +660,7 @@ func TestCountSurvivesMissingAnswers(t *testing.T) { // rule 16: nothing forgott
 	}
 }
 
-func TestStatusReadsNeverOverlap(t *testing.T) { // rule 16; the model checks it
+func statusReadsNeverOverlap(t *scenarioT) { // rule 16; the model checks it
 	s := simulate(t, nil)
 	i := s.load("/p", "a", "b", "c", "d")
 	for _, server := range i.servers {
@@ -673,7 +677,7 @@ func TestStatusReadsNeverOverlap(t *testing.T) { // rule 16; the model checks it
 	}
 }
 
-func TestMissingCommandIsParkedAfterThreeTries(t *testing.T) { // rule 15; A25
+func missingCommandIsParkedAfterThreeTries(t *scenarioT) { // rule 15; A25
 	for _, reason := range []string{
 		"ENOENT: no such file or directory, posix_spawn '/nonexistent/cmd'",
 		"EACCES: permission denied, posix_spawn '/etc/passwd'",
@@ -691,7 +695,7 @@ func TestMissingCommandIsParkedAfterThreeTries(t *testing.T) { // rule 15; A25
 	}
 }
 
-func TestPatterns(t *testing.T) {
+func patterns(t *scenarioT) {
 	for _, tt := range []struct {
 		only, skip []string
 		acts       []string
@@ -724,7 +728,7 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-func TestJitterSpreadsFirstTries(t *testing.T) { // A10, D12
+func jitterSpreadsFirstTries(t *scenarioT) { // A10, D12
 	s := simulate(t, func(p *Policy) { p.Jitter, p.Concurrency, p.FirstDelay = 0.2, 64, second })
 	names := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}
 	i := s.load("/p", names...)
@@ -749,13 +753,13 @@ func TestJitterSpreadsFirstTries(t *testing.T) { // A10, D12
 	}
 }
 
-func TestIdleInstanceWithoutAnswersIsLeftAlone(t *testing.T) { // rule 16, idle-after
+func idleInstanceWithoutAnswersIsLeftAlone(t *scenarioT) { // rule 16, idle-after
 	s := simulate(t, nil)
 	i := s.load("/p", "a", "b")
 	i.servers["a"].up = false
 	i.prompt()
 	s.pass(second)
-	i.answer = func() goja.Value { return goja.Undefined() }
+	i.answer = func() answer { return answer{} }
 	s.pass(31 * minute)
 	before := i.reads
 	s.pass(24 * time.Hour)
@@ -768,7 +772,7 @@ func TestIdleInstanceWithoutAnswersIsLeftAlone(t *testing.T) { // rule 16, idle-
 	i.mustBe("connected", "a")
 }
 
-func TestLongIntervalsEndWithIdleAfter(t *testing.T) {
+func longIntervalsEndWithIdleAfter(t *scenarioT) {
 	s := simulate(t, func(p *Policy) { p.PollInterval, p.MaxAttempts = 2*time.Hour, 1000 })
 	i := s.load("/p", "a", "b")
 	i.servers["a"].up = false
@@ -781,7 +785,7 @@ func TestLongIntervalsEndWithIdleAfter(t *testing.T) {
 	}
 }
 
-func TestFlappingServerWhoseDeathsMakeNoSignIsParked(t *testing.T) { // rule 12, before 1.17.9
+func flappingServerWhoseDeathsMakeNoSignIsParked(t *scenarioT) { // rule 12, before 1.17.9
 	s := simulate(t, nil)
 	i := s.load("/p", "a")
 	i.prompt()
@@ -803,7 +807,7 @@ func TestFlappingServerWhoseDeathsMakeNoSignIsParked(t *testing.T) { // rule 12,
 	}
 }
 
-func TestSlowReadsHoldNoSlot(t *testing.T) { // rules 5, 9
+func slowReadsHoldNoSlot(t *scenarioT) { // rules 5, 9
 	s := simulate(t, func(p *Policy) { p.Concurrency = 1 })
 	slow, quick := s.load("/slow", "a"), s.load("/quick", "b")
 	slow.prompt()
@@ -817,6 +821,45 @@ func TestSlowReadsHoldNoSlot(t *testing.T) { // rules 5, 9
 	quick.mustBe("connected", "b")
 	s.pass(10 * minute)
 	slow.mustBe("connected", "a")
+}
+
+func slotOutlivedByAReadIsAskedForAgain(t *scenarioT) { // rule 5; the model counts
+	s := simulate(t, func(p *Policy) { p.Concurrency, p.PollInterval = 1, time.Hour })
+	slow, quick := s.load("/slow", "a", "b"), s.load("/quick", "c")
+	slow.prompt()
+	quick.prompt()
+	s.pass(2 * second)
+	slow.servers["a"].takes, quick.servers["c"].takes = 10*second, 10*second
+	slow.crash("a")
+	slow.crash("b")
+	s.pass(second) // b waits for the slot of a
+	slow.readTime = 40 * second
+	s.pass(9200 * ms)   // a is connected, and b has the slot until its second read from here has taken too long
+	s.pass(75 * second) // which ends in 5 s
+	quick.crash("c")
+	s.pass(10200 * ms)
+	quick.mustBe("connected", "c")
+	slow.mustBe("failed", "b")
+	s.pass(2 * minute)
+	slow.mustBe("connected", "a", "b")
+}
+
+func serverSwitchedOffByTheUserStartsAnew(t *scenarioT) { // rule 12
+	s := simulate(t, func(p *Policy) { p.MaxAttempts = 3 })
+	i := s.load("/p", "a")
+	a := i.servers["a"]
+	a.up = false
+	i.prompt()
+	s.pass(20 * second)
+	a.state = "disabled"
+	s.pass(31 * second)
+	tried := len(a.tried)
+	a.state = "failed" // it is switched on again, in vain
+	a.reset(s.now)
+	s.pass(40 * second)
+	if n := len(a.tried) - tried; n != 3 {
+		t.Errorf("%d tries, want a full budget of 3", n)
+	}
 }
 
 func TestConnectInFlightIsTakenOverByTheNextCopy(t *testing.T) { // rules 5, 6; the model checks it
@@ -839,7 +882,7 @@ func TestConnectInFlightIsTakenOverByTheNextCopy(t *testing.T) { // rules 5, 6; 
 	}
 }
 
-func TestOverloadIsKnownAtFirstSight(t *testing.T) { // rule 15
+func overloadIsKnownAtFirstSight(t *scenarioT) { // rule 15
 	s := simulate(t, nil)
 	i := s.load("/p", "a", "b", "c", "d", "e", "f", "g", "h")
 	for _, server := range i.servers {
@@ -852,7 +895,7 @@ func TestOverloadIsKnownAtFirstSight(t *testing.T) { // rule 15
 	}
 }
 
-func TestShortIdleAfterDoesNotStrandAParkedServer(t *testing.T) { // rule 13
+func shortIdleAfterDoesNotStrandAParkedServer(t *scenarioT) { // rule 13
 	s := simulate(t, func(p *Policy) { p.IdleAfter, p.MaxAttempts = 20*second, 1 })
 	i := s.load("/p", "a")
 	i.servers["a"].up = false
@@ -866,14 +909,14 @@ func TestShortIdleAfterDoesNotStrandAParkedServer(t *testing.T) { // rule 13
 	i.mustBe("connected", "a")
 }
 
-func TestLateConfirmationIsOurs(t *testing.T) { // rules 11, 12, 17
+func lateConfirmationIsOurs(t *scenarioT) { // rules 11, 12, 17
 	s := simulate(t, nil)
 	i := s.load("/p", "a")
 	i.prompt()
 	s.pass(second)
 	i.crash("a")
 	s.pass(150 * ms) // the connect is under way
-	i.answer = func() goja.Value { return goja.Undefined() }
+	i.answer = func() answer { return answer{} }
 	s.pass(10 * second)
 	i.answer = nil
 	s.pass(minute)
@@ -882,7 +925,7 @@ func TestLateConfirmationIsOurs(t *testing.T) { // rules 11, 12, 17
 	}
 }
 
-func TestPatternsAreMatchedInLinearTime(t *testing.T) {
+func patternsAreMatchedInLinearTime(t *scenarioT) {
 	s := simulate(t, func(p *Policy) { p.Only = []string{strings.Repeat("*a", 30) + "*b", "*漢?"} })
 	long := strings.Repeat("a", 2000)
 	i := s.load("/p", long, long+"b", "x漢字", "x漢")

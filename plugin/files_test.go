@@ -1,4 +1,4 @@
-package plugin
+package plugin_test
 
 import (
 	"crypto/sha256"
@@ -31,6 +31,8 @@ type files struct {
 	writes    int  // state files that were written
 	links     map[string]bool
 	modes     map[string]int64
+	deaf      bool   // an engine could not watch: a change waits for its next read
+	changed   func() // for an engine that does not watch by itself
 }
 
 func newFiles(s *simulation) *files {
@@ -112,6 +114,7 @@ func (f *files) require(module string) goja.Value {
 				return names
 			},
 			"watch": func(call goja.FunctionCall) goja.Value {
+				f.deaf = f.deaf || f.broken || f.unwatched
 				check(!f.unwatched && call.Argument(0).String() == dataDirectory && !options(call, 1).Get("persistent").ToBoolean())
 				f.opened++
 				id := f.opened
@@ -136,6 +139,9 @@ func (f *files) write(name, content string) {
 	defer func() { f.content[path.Join(dataDirectory, name)] = content }()
 	if f.unseen {
 		return
+	}
+	if f.changed != nil {
+		f.changed()
 	}
 	for _, id := range slices.Sorted(maps.Keys(f.watchers)) {
 		if _, err := f.watchers[id](goja.Undefined()); err != nil {
@@ -176,8 +182,10 @@ type savedServer struct {
 	Since, TriedAt, DueAt      *int64
 }
 
-// saved returns what the plugin says of an instance; nil where it says nothing.
-func (i *instance) saved() *savedState {
+// saved returns what an engine says of its instance; nil where it says nothing.
+func (i *instance) saved() *savedState { return i.sim.engine.saved(i) }
+
+func (e script) saved(i *instance) *savedState {
 	i.sim.t.Helper()
 	var found *savedState
 	for name, content := range i.sim.files.states() {

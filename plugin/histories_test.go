@@ -1,15 +1,19 @@
-package plugin
+package plugin_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/dop251/goja"
+	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	. "github.com/mcp-reconnect/mcp-reconnect/plugin"
 )
 
 // policies are those that random histories run under: the default, and each limit
@@ -36,53 +40,111 @@ var policies = func() []Policy {
 //
 // CI runs ten thousand of them: go test ./plugin -run RandomHistories -rapid.checks 10000
 func TestRandomHistories(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s := newSimulation(t, policies[rapid.IntRange(0, len(policies)-1).Draw(t, "policy")])
-		t.Cleanup(func() {
-			if t.Failed() {
-				t.Logf("history:\n%s", strings.Join(s.history, "\n"))
-			}
+	for _, name := range slices.Sorted(maps.Keys(engines)) {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				h := &historian{T: t}
+				h.live(engines[name], policies[draw(h, rapid.IntRange(0, len(policies)-1), "policy")], 3)
+			})
 		})
-		h := &historian{T: t, s: s}
-		for n := range rapid.IntRange(1, 3).Draw(t, "directories") {
-			names := []string{"a", "b", "c", "__proto__"}[:rapid.IntRange(1, 4).Draw(t, "servers")]
-			i := s.load(fmt.Sprint("/", n), names...)
-			for _, name := range names {
-				i.servers[name].up = rapid.Bool().Draw(t, "up")
-			}
+	}
+}
+
+// TestSameCallsAtTheSameTimes lets the same things happen to each engine: what they call
+// and when is the same. Left out is what package reconnect leaves to its host, which
+// is to replace an engine and to see that the machine slept, and the order in which two
+// instances want a slot at the very same time.
+func TestSameCallsAtTheSameTimes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		policy := policies[rapid.IntRange(0, len(policies)-1).Draw(t, "policy")]
+		policy.Jitter = 0
+		h := &historian{T: t, alike: true}
+		h.live(newSimulation, policy, 1)
+		again := &historian{T: t, alike: true, drawn: h.drawn, replays: true}
+		again.live(newReconnect, policy, 1)
+		if diff := gocmp.Diff(h.s.callsInOrder(), again.s.callsInOrder()); diff != "" {
+			t.Fatalf("calls (-plugin +reconnect):\n%s", diff)
 		}
-		for range rapid.IntRange(1, 50).Draw(t, "steps") {
-			h.step()
-			if len(s.broken) > 0 {
-				return // shrinking wants the first one
-			}
-		}
-		h.recover()
-		h.end()
 	})
+}
+
+// callsInOrder are the calls, those of one time sorted.
+func (s *simulation) callsInOrder() []string {
+	slices.SortStableFunc(s.calls, func(a, b string) int {
+		var at, bt time.Duration
+		at, _ = time.ParseDuration(strings.Fields(a)[0])
+		bt, _ = time.ParseDuration(strings.Fields(b)[0])
+		return cmp.Or(cmp.Compare(at, bt), cmp.Compare(a, b))
+	})
+	return s.calls
 }
 
 // A historian makes things happen.
 type historian struct {
 	*rapid.T
 	s         *simulation
+	alike     bool // what happens is the same for every engine
+	drawn     []any
+	replays   bool // what was drawn
 	paused    bool
 	retried   int64 // what was asked for last
 	retry     []string
 	retriedAt time.Time // when
 }
 
+func draw[V any](h *historian, from *rapid.Generator[V], label string) V {
+	if !h.replays {
+		v := from.Draw(h.T, label)
+		h.drawn = append(h.drawn, v)
+		return v
+	}
+	if len(h.drawn) > 0 {
+		if v, ok := h.drawn[0].(V); ok {
+			h.drawn = h.drawn[1:]
+			return v
+		}
+	}
+	h.Fatalf("the engines differ before %s is drawn", label)
+	panic("unreachable")
+}
+
+// live is a history from its beginning to its end.
+func (h *historian) live(start func(rapid.TB, Policy) *simulation, policy Policy, directories int) {
+	h.s = start(h.T, policy)
+	h.s.oursFirst = h.alike
+	h.Cleanup(func() {
+		if h.Failed() {
+			h.Logf("history:\n%s", strings.Join(h.s.history, "\n"))
+		}
+	})
+	for n := range draw(h, rapid.IntRange(1, directories), "directories") {
+		names := []string{"a", "b", "c", "__proto__"}[:draw(h, rapid.IntRange(1, 4), "servers")]
+		i := h.s.load(fmt.Sprint("/", n), names...)
+		for _, name := range names {
+			i.servers[name].up = draw(h, rapid.Bool(), "up")
+		}
+	}
+	for range draw(h, rapid.IntRange(1, 50), "steps") {
+		h.step()
+		if len(h.s.broken) > 0 {
+			return // shrinking wants the first one
+		}
+	}
+	h.recover()
+	h.end()
+}
+
 var times = []time.Duration{0, ms, 50 * ms, 100 * ms, 101 * ms, 300 * ms, second, 5 * second, 31 * second, 2 * minute, 6 * minute, 31 * minute}
 
 func (h *historian) step() {
-	i := h.s.instances[rapid.IntRange(0, len(h.s.instances)-1).Draw(h.T, "directory")]
+	i := h.s.instances[draw(h, rapid.IntRange(0, len(h.s.instances)-1), "directory")]
 	names := i.names()
-	name := rapid.SampledFrom(names).Draw(h.T, "server")
+	name := draw(h, rapid.SampledFrom(names), "server")
 	srv := i.servers[name]
 	note := func(what string) { h.s.note("%s: %s %s", i.dir, name, what) }
 
 	actions := map[string]func(){
-		"time passes": func() { h.s.pass(rapid.SampledFrom(times).Draw(h.T, "time")) },
+		"time passes": func() { h.s.pass(draw(h, rapid.SampledFrom(times), "time")) },
 		"prompt":      func() { i.prompt() },
 		"busy":        func() { i.event("session.status", object{"status": object{"type": "busy"}}) },
 		"message":     func() { i.event("message.updated", object{}) },
@@ -102,7 +164,7 @@ func (h *historian) step() {
 		"hangs":     func() { note("will hang"); srv.hangs = true },
 		"settles":   func() { h.settle(srv) },
 		"is slow": func() {
-			srv.takes = rapid.SampledFrom([]time.Duration{0, 100 * ms, 20 * second, 3 * minute}).Draw(h.T, "takes")
+			srv.takes = draw(h, rapid.SampledFrom([]time.Duration{0, 100 * ms, 20 * second, 3 * minute}), "takes")
 		},
 		"throws": func() { srv.throws = !srv.throws },
 		"user disables": func() {
@@ -120,10 +182,10 @@ func (h *historian) step() {
 				srv.reset(h.s.now)
 			}
 		},
-		"needs a sign-in": func() { srv.needs = rapid.SampledFrom([]string{"", "needs_auth", "pending"}).Draw(h.T, "needs") },
+		"needs a sign-in": func() { srv.needs = draw(h, rapid.SampledFrom([]string{"", "needs_auth", "pending"}), "needs") },
 		"fails for a reason": func() {
 			if srv.state == "failed" {
-				srv.reason = rapid.SampledFrom([]string{"", "spawn EAGAIN", "spawn x ENOENT", "HTTP 404", "token swordfish"}).Draw(h.T, "reason")
+				srv.reason = draw(h, rapid.SampledFrom([]string{"", "spawn EAGAIN", "spawn x ENOENT", "HTTP 404", "token swordfish"}), "reason")
 			}
 		},
 		"vanishes": func() {
@@ -140,33 +202,43 @@ func (h *historian) step() {
 			}
 		},
 		"odd answers": func() {
-			answers := []func() goja.Value{
+			answers := []func() answer{
 				nil,
-				func() goja.Value { panic(h.s.vm.ToValue("thrown")) },
-				func() goja.Value { p, _, reject := h.s.vm.NewPromise(); reject("no"); return h.s.vm.ToValue(p) },
-				func() goja.Value { return h.s.vm.ToValue(object{"error": "x", "response": object{"status": 401}}) },
-				func() goja.Value { return goja.Undefined() },
-				func() goja.Value {
+				func() answer { return answer{fails: "throws"} },
+				func() answer { return answer{fails: "rejects"} },
+				func() answer { return answer{body: object{"error": "x", "response": object{"status": 401}}} },
+				func() answer { return answer{} },
+				func() answer {
 					for _, srv := range i.servers {
 						srv.seen = false // what is unknown, or not there, is none of its business any more
 					}
-					return h.s.vm.ToValue(object{"data": object{"a": nil, "b": 3, "c": object{"status": 1}}})
+					return answer{body: object{"data": object{"a": nil, "b": 3, "c": object{"status": 1}}}}
 				},
-				func() goja.Value { // never settles
+				func() answer {
 					i.reading[i.reads] = h.s.now
-					p, _, _ := h.s.vm.NewPromise()
-					return h.s.vm.ToValue(p)
+					return answer{fails: "never"}
 				},
 			}
-			i.answer = answers[rapid.IntRange(0, len(answers)-1).Draw(h.T, "answer")]
+			i.answer = answers[draw(h, rapid.IntRange(0, len(answers)-1), "answer")]
+			if odd := i.answer; h.alike && odd != nil {
+				// At once is, of several tries that are due, after the first for the plugin
+				// and after the last for the library.
+				i.answer = func() answer {
+					a := odd()
+					if a.takes = ms; a.fails != "never" {
+						a.fails = ""
+					}
+					return a
+				}
+			}
 		},
 		"slow answers": func() {
-			i.readTime = rapid.SampledFrom([]time.Duration{0, ms, second, 40 * second, 4 * minute}).Draw(h.T, "read time")
+			i.readTime = draw(h, rapid.SampledFrom([]time.Duration{0, ms, second, 40 * second, 4 * minute}), "read time")
 		},
 		"is paused":  func() { h.control(true, nil) },
 		"is resumed": func() { h.control(false, nil) },
 		"retry": func() {
-			servers := rapid.SampledFrom([][]string{{}, {name}, {"nobody"}}).Draw(h.T, "servers")
+			servers := draw(h, rapid.SampledFrom([][]string{{}, {name}, {"nobody"}}), "servers")
 			h.control(h.paused, servers)
 		},
 		"disk breaks or is mended": func() {
@@ -174,11 +246,16 @@ func (h *historian) step() {
 				s.broken = !s.broken
 			}
 		},
-		"second copy":      func() { h.s.note("%s: a second copy is loaded", i.dir); i.reload() },
+		"second copy": func() {
+			if h.s.vm != nil { // who replaces an engine of the library closes it
+				h.s.note("%s: a second copy is loaded", i.dir)
+				i.reload()
+			}
+		},
 		"disposal":         func() { h.dispose(i); h.recreate(i) },
 		"clock jumps back": func() { h.s.sleep(-time.Hour) },
 		"sleep": func() {
-			h.s.sleep(rapid.SampledFrom([]time.Duration{10 * second, 10 * minute, 10 * time.Hour}).Draw(h.T, "sleep"))
+			h.s.sleep(draw(h, rapid.SampledFrom([]time.Duration{10 * second, 10 * minute, 10 * time.Hour}), "sleep"))
 			for _, i := range h.s.instances {
 				for _, srv := range i.servers {
 					srv.reset(h.s.now)
@@ -190,9 +267,12 @@ func (h *historian) step() {
 	for kind := range actions {
 		kinds = append(kinds, kind)
 	}
+	if h.alike {
+		kinds = slices.DeleteFunc(kinds, func(kind string) bool { return kind == "second copy" || kind == "sleep" })
+	}
 	slices.Sort(kinds) // a history is repeated by its seed
 	// Time and use come often, or little else would happen.
-	kind := rapid.OneOf(rapid.SampledFrom([]string{"time passes", "prompt", "crash"}), rapid.SampledFrom(kinds)).Draw(h.T, "what")
+	kind := draw(h, rapid.OneOf(rapid.SampledFrom([]string{"time passes", "prompt", "crash"}), rapid.SampledFrom(kinds)), "what")
 	actions[kind]()
 	h.s.pass(0)
 	h.checkStates()
@@ -228,7 +308,7 @@ func (h *historian) control(paused bool, retry []string) {
 	}
 	h.s.files.write("control.json", string(text))
 	h.s.pausedAt = time.Time{}
-	if h.paused {
+	if h.paused && !h.s.files.deaf {
 		h.s.pausedAt = h.s.now
 	}
 }
@@ -261,8 +341,8 @@ func (h *historian) settle(server *server) {
 }
 
 func (h *historian) dispose(i *instance) {
-	if rapid.Bool().Draw(h.T, "by its hook") {
-		i.hook("dispose")
+	if draw(h, rapid.Bool(), "by its hook") {
+		i.dispose()
 	} else {
 		h.s.pass(1001 * ms) // the event is not for a newborn copy
 		i.event("server.instance.disposed", object{"directory": i.dir})
@@ -290,7 +370,8 @@ func (h *historian) recover() {
 	h.control(false, nil)
 	for _, i := range s.instances {
 		i.answer, i.readTime = nil, ms
-		for _, server := range i.servers {
+		for _, name := range i.names() { // in an order that is the same each time
+			server := i.servers[name]
 			server.up, server.needs, server.throws, server.takes, server.reason = true, "", false, 100*ms, "gone"
 			h.settle(server)
 		}
@@ -312,7 +393,7 @@ func (h *historian) recover() {
 	s.note("%d servers are due within %v", len(due), longest)
 	s.pass(longest)
 	for _, server := range due {
-		if server.state == "failed" {
+		if server.state == "failed" && !server.parked { // its tries may have been used up before a pause
 			s.violated("%s is not connected within the longest delay", server.name)
 		}
 	}
@@ -361,11 +442,11 @@ func (h *historian) end() {
 	if n := h.s.pluginTimers(); n != 0 {
 		h.s.violated("rule 7: %d timers are left", n)
 	}
-	if left := h.s.files.states(); len(left) != 0 && !h.s.files.broken || len(h.s.files.watchers) != 0 {
-		h.s.violated("rule 18: %v and %d watchers are left", left, len(h.s.files.watchers))
+	if left := h.s.files.states(); len(left) != 0 && !h.s.files.broken {
+		h.s.violated("rule 18: %v are left", left)
 	}
-	if left := h.s.run(`globalThis[Symbol.for("mcp-reconnect/1")]`); !goja.IsUndefined(left) {
-		h.s.violated("rule 6: the registry is left")
+	if left := h.s.engine.left(); left != "" {
+		h.s.violated("rule 6: left is %s", left)
 	}
 	h.s.pass(24 * time.Hour)
 }

@@ -1,4 +1,4 @@
-package plugin
+package plugin_test
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcp-reconnect/mcp-reconnect/internal/testenv"
+
+	. "github.com/mcp-reconnect/mcp-reconnect/plugin"
 )
 
 // TestCallsGoToTheListener (rule 4): where there is one, and never to the address
@@ -115,10 +117,8 @@ func TestNothingIsSaidAfterDisposal(t *testing.T) { // rule 7
 		i := s.load("/p", "a")
 		i.prompt()
 		s.pass(second)
-		i.answer = func() goja.Value {
-			promise, resolve, _ := s.vm.NewPromise()
-			s.after(10*ms, func() { resolve(object{"error": "Unauthorized", "response": object{"status": 401}}) })
-			return s.vm.ToValue(promise)
+		i.answer = func() answer {
+			return answer{body: object{"error": "Unauthorized", "response": object{"status": 401}}, takes: 10 * ms}
 		}
 		i.crash("a")
 		s.pass(after)
@@ -136,8 +136,13 @@ func TestPendingRetryDoesNotKeepAProcessAlive(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "plugin.mjs"), js, 0o600))
-	must(t, os.WriteFile(filepath.Join(dir, "main.mjs"), []byte(`
+	write := func(name, content string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("plugin.mjs", string(js))
+	write("main.mjs", `
 		import plugin from "./plugin.mjs"
 		let reads = 0
 		const client = {
@@ -148,7 +153,7 @@ func TestPendingRetryDoesNotKeepAProcessAlive(t *testing.T) {
 		await hooks["chat.message"]()
 		await new Promise((resolve) => setTimeout(resolve, 50))
 		console.log(reads)
-	`), 0o600))
+	`)
 	// With a timer that is not unref'd it would live for hours.
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

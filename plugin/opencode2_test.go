@@ -1,4 +1,4 @@
-package plugin
+package plugin_test
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"github.com/dop251/goja"
 
 	"github.com/mcp-reconnect/mcp-reconnect/internal/testenv"
+
+	. "github.com/mcp-reconnect/mcp-reconnect/plugin"
 )
 
 // simulate2 starts a process of OpenCode 2 whose plugin has the default policy with a change.
@@ -429,10 +431,18 @@ func (l *location) saved(name string) savedServer {
 func TestOpenCode2InNode(t *testing.T) {
 	node := testenv.Program(t, "node")
 	js, err := RenderServer(DefaultPolicy())
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "server.mjs"), js, 0o600))
-	must(t, os.WriteFile(filepath.Join(dir, "main.mjs"), []byte(`
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("server.mjs", string(js))
+	write("main.mjs", `
 		import plugin from "./server.mjs"
 		const config = { type: "local" }
 		let transform, status = "failed", ended = false, reloads = 0
@@ -463,7 +473,7 @@ func TestOpenCode2InNode(t *testing.T) {
 		await new Promise((resolve) => setTimeout(resolve, 1000))
 		console.log(Object.keys(plugin).join(), status, reloads, ended)
 		if (process.argv[2] === "cleanup") await cleanup()
-	`), 0o600))
+	`)
 	for _, arg := range []string{"cleanup", "none"} { // a timer that is not unref'd would live for hours
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()

@@ -1,17 +1,18 @@
-package plugin
+package plugin_test
 
 import (
 	"fmt"
 	"runtime"
-	"testing"
 	"time"
+
+	. "github.com/mcp-reconnect/mcp-reconnect/plugin"
 )
 
-// TestEverythingFailsAtOnce: 34 directories with 21 servers each, all in use. The
+// everythingFailsAtOnce: 34 directories with 21 servers each, all in use. The
 // bound is that of a queue with `concurrency` counters: each server holds a slot for
 // its connect and one read, and the longest wait is that of the last in line,
 // after the first delay and its jitter. To it comes the read that notices.
-func TestEverythingFailsAtOnce(t *testing.T) {
+func everythingFailsAtOnce(t *scenarioT) {
 	s := simulate(t, func(p *Policy) { p.Jitter = 0.2 })
 	names := make([]string, 21)
 	for n := range names {
@@ -45,9 +46,9 @@ func TestEverythingFailsAtOnce(t *testing.T) {
 	t.Logf("%d servers are back within %v", servers, bound)
 }
 
-// TestMemoryStaysFlat lets a server crash once an hour, and a second one fail for
+// memoryStaysFlat lets a server crash once an hour, and a second one fail for
 // good, for a month.
-func TestMemoryStaysFlat(t *testing.T) {
+func memoryStaysFlat(t *scenarioT) {
 	s := simulate(t, nil)
 	i := s.load("/p", "a", "broken")
 	i.servers["broken"].up = false
@@ -60,7 +61,7 @@ func TestMemoryStaysFlat(t *testing.T) {
 			i.mustBe("connected", "a")
 		}
 		// What the model remembers is not the engine's.
-		s.history, i.log, i.servers["a"].tried, i.servers["broken"].tried = nil, nil, nil, nil
+		s.history, s.calls, i.log, i.servers["a"].tried, i.servers["broken"].tried = nil, nil, nil, nil, nil
 		runtime.GC()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
@@ -81,8 +82,8 @@ func TestMemoryStaysFlat(t *testing.T) {
 	}
 }
 
-// TestRegistryAfterManyLives: nothing of a thousand instances is left (A43).
-func TestRegistryAfterManyLives(t *testing.T) {
+// registryAfterManyLives: nothing of a thousand instances is left (A43).
+func registryAfterManyLives(t *scenarioT) {
 	s := simulate(t, nil)
 	for n := range 1000 {
 		i := s.load(fmt.Sprintf("/project-%d", n%7), "a")
@@ -90,12 +91,12 @@ func TestRegistryAfterManyLives(t *testing.T) {
 		s.pass(20 * ms)
 		i.crash("a")
 		s.pass(time.Duration(n%300) * ms)
-		i.hook("dispose")
+		i.dispose()
 		i.disposed = true
 		s.instances = s.instances[:0]
 	}
-	if left := s.run(`globalThis[Symbol.for("mcp-reconnect/1")] === undefined`); !left.ToBoolean() {
-		t.Error("the registry is left")
+	if left := s.engine.left(); left != "" {
+		t.Errorf("%s is left", left)
 	}
 	if n := s.pluginTimers(); n != 0 {
 		t.Errorf("%d timers are left", n)

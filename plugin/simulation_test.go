@@ -1,10 +1,11 @@
-package plugin
+package plugin_test
 
 import (
 	"container/heap"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -14,15 +15,19 @@ import (
 	"github.com/dop251/goja"
 	"github.com/evanw/esbuild/pkg/api"
 	"pgregory.net/rapid"
+
+	. "github.com/mcp-reconnect/mcp-reconnect/plugin"
 )
 
-// A simulation is a model of one OpenCode 1 process that runs the rendered
-// plugin in virtual time; locations of OpenCode 2 are in simulation2_test.go. The model checks the rules that hold at every step
-// itself: which calls are made, on what, how many at once.
+// A simulation is a model of one OpenCode 1 process with an engine that
+// reconnects its servers, in virtual time; locations of OpenCode 2 are in
+// simulation2_test.go. The model checks the rules that hold at every step itself:
+// which calls are made, on what, how many at once.
 type simulation struct {
 	t         rapid.TB
 	policy    Policy
-	vm        *goja.Runtime
+	engine    engine
+	vm        *goja.Runtime // of the rendered plugin; nil for package reconnect
 	now       time.Time
 	wall      time.Duration // what the clock on the wall is ahead
 	timers    timerQueue
@@ -33,6 +38,8 @@ type simulation struct {
 	requests  []*request  // for reloads there, which have not settled
 	most      int         // most connects that ever were in flight
 	history   []string
+	calls     []string  // of the engines', but for what hosts say in their own words
+	oursFirst bool      // of what is due at the same time, the engines' timers run first
 	broken    []string  // the rules that were violated
 	files     *files    // of the data directory
 	pausedAt  time.Time // when reconnecting was paused; zero if it is not
@@ -55,9 +62,16 @@ type instance struct {
 	toasts    []string
 	serverURL string            // what OpenCode says of its listener
 	log       []string          // what app.log got
-	answer    func() goja.Value // what status gives instead of the truth
+	answer    func() answer     // what status gives instead of the truth
 	readTime  time.Duration     // how long a read takes
 	reading   map[int]time.Time // the reads under way, by number, with their start
+}
+
+// An answer is what a call of mcp.status may come to besides the truth.
+type answer struct {
+	fails string // throws, rejects or never (settles): there is no body
+	body  any    // what the call resolves to, nil for undefined
+	takes time.Duration
 }
 
 // A server is one MCP server as OpenCode sees it, and as it really is.
@@ -83,15 +97,20 @@ type server struct {
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// simulate starts a process whose plugin has the default policy with a change.
-func simulate(t *testing.T, change func(*Policy)) *simulation {
+// simulate starts a process whose engine has the default policy with a change. It is
+// the rendered plugin, or that of the scenario.
+func simulate(t testing.TB, change func(*Policy)) *simulation {
 	t.Helper()
 	policy := DefaultPolicy()
 	policy.Jitter = 0 // exact times, but where a test wants the jitter
 	if change != nil {
 		change(&policy)
 	}
-	s := newSimulation(t, policy)
+	start := newSimulation
+	if t, ok := t.(*scenarioT); ok {
+		start = engines[t.engine]
+	}
+	s := start(t, policy)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("history:\n%s", strings.Join(s.history, "\n"))
@@ -143,6 +162,7 @@ func newSimulation(t rapid.TB, policy Policy) *simulation {
 func newProcess(t rapid.TB, policy Policy) *simulation {
 	t.Helper()
 	s := &simulation{t: t, policy: policy, vm: goja.New(), now: epoch}
+	s.engine = script{s}
 	rnd := rand.New(rand.NewPCG(1, 2))
 	s.vm.SetTimeSource(func() time.Time { return s.now.Add(s.wall) })
 	s.vm.Set("performance", object{"now": func() float64 { return float64(s.since()) / float64(time.Millisecond) }})
@@ -215,7 +235,7 @@ func (s *simulation) violated(format string, args ...any) {
 	s.t.Errorf(format, args...)
 }
 
-// load calls the plugin function for a directory, as OpenCode does.
+// load starts an instance, for which OpenCode calls the plugin function.
 func (s *simulation) load(dir string, names ...string) *instance {
 	s.t.Helper()
 	i := &instance{sim: s, dir: dir, servers: map[string]*server{}, readTime: time.Millisecond, serverURL: "http://localhost:4096/", used: s.policy.Start == "load"}
@@ -227,7 +247,7 @@ func (s *simulation) load(dir string, names ...string) *instance {
 	return i
 }
 
-// reload loads the plugin into the instance once more.
+// reload starts the instance's engine, once more if it has one.
 func (i *instance) reload() {
 	i.sim.t.Helper()
 	i.reading = map[int]time.Time{}
@@ -240,18 +260,9 @@ func (i *instance) reload() {
 		s.seen, s.parked = false, false
 	}
 	before := i.calls
-	promise := i.sim.call(i.sim.factory, i.input())
-	if promise.State() != goja.PromiseStateFulfilled {
-		i.sim.t.Fatalf("the plugin function did not return: %v", promise.Result())
-	}
-	i.hooks = promise.Result().ToObject(i.sim.vm)
+	i.sim.engine.load(i)
 	if i.calls != before {
 		i.sim.violated("rule 2, A39: a client call while the plugin function runs")
-	}
-	for _, name := range i.hooks.Keys() {
-		if _, ok := goja.AssertFunction(i.hooks.Get(name)); !ok {
-			i.sim.violated("A44: the hook %s is no function", name)
-		}
 	}
 }
 
@@ -298,13 +309,19 @@ func (i *instance) event(kind string, properties object) {
 	case kind == "message.updated" || kind == "session.status":
 		i.use()
 	}
-	i.hook("event", object{"event": object{"type": kind, "properties": properties}})
+	i.sim.engine.event(i, kind, properties)
 }
 
 func (i *instance) prompt() {
 	i.sim.t.Helper()
 	i.use()
-	i.hook("chat.message", object{}, object{})
+	i.sim.engine.prompt(i)
+}
+
+// dispose ends the instance as OpenCode does where it has a hook for it.
+func (i *instance) dispose() {
+	i.sim.t.Helper()
+	i.sim.engine.dispose(i)
 }
 
 // use notes a sign of use, if the policy takes it for one.
@@ -339,101 +356,72 @@ func (i *instance) fail(name string) {
 // reset notes that the server's count of tries may start anew (rule 12).
 func (s *server) reset(now time.Time) { s.budget, s.resetAt = 0, now }
 
-// input is what OpenCode passes to the plugin function.
-func (i *instance) input() goja.Value {
-	vm := i.sim.vm
-	later := func(d time.Duration, settle func(resolve func(any) error)) goja.Value {
-		promise, resolve, _ := vm.NewPromise()
-		i.sim.after(d, func() { settle(resolve) })
-		return vm.ToValue(promise)
+var lastDigit = regexp.MustCompile(`\d s\)$`)
+
+// called is what holds for every call, which says what it is.
+func (i *instance) called(format string, args ...any) {
+	i.calls++
+	what := fmt.Sprintf(format, args...)
+	i.sim.note("%s: %s", i.dir, what)
+	if i.disposed {
+		i.sim.violated("rule 7: a call after disposal")
 	}
-	options := func(call goja.FunctionCall) *goja.Object {
-		i.calls++
-		o := call.Argument(0).ToObject(vm)
-		if query, ok := o.Get("query").Export().(object); !ok || query["directory"] != i.dir {
-			i.sim.violated("rule 4: a call does not say its directory")
-		}
-		if i.disposed {
-			i.sim.violated("rule 7: a call after disposal")
-		}
-		i.options = o
-		if !i.used {
-			i.sim.violated("rule 2: a call without a sign of use")
-		}
-		return o
+	if !i.used {
+		i.sim.violated("rule 2: a call without a sign of use")
 	}
-	mcp := vm.NewDynamicObject(guarded{i.sim, "client.mcp", map[string]goja.Value{
-		"status": vm.ToValue(func(call goja.FunctionCall) goja.Value {
-			options(call)
-			i.reads++
-			i.sim.note("%s: status", i.dir)
-			for _, start := range i.reading {
-				if i.sim.now.Sub(start) < 3*time.Minute { // given up then
-					i.sim.violated("rule 16: status reads of one instance overlap")
-				}
-			}
-			i.start()
-			if i.answer != nil {
-				return i.answer()
-			}
-			read, copy := i.reads, i.copy
-			i.reading[read] = i.sim.now
-			reading := i.reading // of the copy that reads
-			start := i.sim.now
-			return later(i.readTime, func(resolve func(any) error) {
-				delete(reading, read)
-				heard := copy == i.copy && i.sim.now.Sub(start) < 3*time.Minute
-				data := vm.NewObject()
-				for _, name := range i.names() {
-					i.servers[name].seen = i.servers[name].state == "failed" && heard
-					// Defined, as JSON.parse does: a server may be called __proto__.
-					status := vm.ToValue(object{"status": i.servers[name].state, "error": i.servers[name].reason})
-					data.DefineDataProperty(name, status, goja.FLAG_TRUE, goja.FLAG_TRUE, goja.FLAG_TRUE)
-				}
-				resolve(object{"data": data})
-			})
-		}),
-		"connect": vm.ToValue(func(call goja.FunctionCall) goja.Value {
-			name := options(call).Get("path").ToObject(vm).Get("name").String()
-			return i.connect(name, later)
-		}),
-	}})
-	app := vm.NewDynamicObject(guarded{i.sim, "client.app", map[string]goja.Value{
-		"log": vm.ToValue(func(call goja.FunctionCall) goja.Value {
-			body := options(call).Get("body").Export().(object)
-			i.log = append(i.log, fmt.Sprintf("%v: %v", body["level"], body["message"]))
-			for name, s := range i.servers {
-				s.parked = s.parked || strings.Contains(i.log[len(i.log)-1], " "+name+" is still failed")
-			}
-			i.sim.note("%s: log %v", i.dir, body["message"])
-			return later(0, func(resolve func(any) error) { resolve(object{"data": true}) })
-		}),
-	}})
-	tui := vm.NewDynamicObject(guarded{i.sim, "client.tui", map[string]goja.Value{
-		"showToast": vm.ToValue(func(call goja.FunctionCall) goja.Value {
-			body := options(call).Get("body").Export().(object)
-			i.toasts = append(i.toasts, fmt.Sprintf("%v: %v", body["variant"], body["message"]))
-			if i.sim.policy.Notify != "toast" {
-				i.sim.violated("rule 4: a toast that nobody asked for")
-			}
-			return later(0, func(resolve func(any) error) { resolve(object{"data": true}) })
-		}),
-	}})
-	client := vm.NewDynamicObject(guarded{i.sim, "client", map[string]goja.Value{"mcp": mcp, "app": app, "tui": tui}})
-	input := vm.NewObject()
-	input.Set("client", client)
-	input.Set("directory", i.dir)
-	input.Set("serverUrl", i.serverURL)
-	return input
+	if !strings.Contains(what, "active") && !strings.Contains(what, "refuses") {
+		what = lastDigit.ReplaceAllString(what, " s)") // JavaScript rounds a half up
+		i.sim.calls = append(i.sim.calls, fmt.Sprintf("%v %s: %s", i.sim.since(), i.dir, what))
+	}
 }
 
-// connect is OpenCode's POST /mcp/NAME/connect, with the rules it must not break.
-func (i *instance) connect(name string, later func(time.Duration, func(func(any) error)) goja.Value) goja.Value {
+// status is OpenCode's GET /mcp. It calls resolve when it has the truth, which the
+// servers then tell, or returns what comes of it instead.
+func (i *instance) status(resolve func()) (instead *answer) {
+	i.called("status")
+	i.reads++
+	for _, start := range i.reading {
+		if i.sim.now.Sub(start) < 3*time.Minute { // given up then
+			i.sim.violated("rule 16: status reads of one instance overlap")
+		}
+	}
+	i.start()
+	if i.answer != nil {
+		a := i.answer()
+		return &a
+	}
+	read, copy := i.reads, i.copy
+	i.reading[read] = i.sim.now
+	reading := i.reading // of the copy that reads
+	start := i.sim.now
+	i.sim.after(i.readTime, func() {
+		delete(reading, read)
+		heard := copy == i.copy && i.sim.now.Sub(start) < 3*time.Minute
+		for _, s := range i.servers {
+			s.seen = s.state == "failed" && heard
+		}
+		resolve()
+	})
+	return nil
+}
+
+// logged is OpenCode's POST /log.
+func (i *instance) logged(level, message string) {
+	i.called("log %s %s", level, message)
+	i.log = append(i.log, level+": "+message)
+	for name, s := range i.servers {
+		s.parked = s.parked || strings.Contains(message, " "+name+" is still failed")
+	}
+}
+
+// connect is OpenCode's POST /mcp/NAME/connect, with the rules it must not break. It
+// calls resolve when it is over, or says that it throws.
+func (i *instance) connect(name string, resolve func()) (throws bool) {
 	s, sim := i.servers[name], i.sim
-	sim.note("%s: connect %s", i.dir, name)
+	i.called("connect %s", name)
 	if s == nil {
 		sim.violated("rule 3: connect to %s, which is not configured", name)
-		return goja.Undefined()
+		return true
 	}
 	if s.state != "failed" {
 		sim.violated("rules 1 and 3: connect to %s, which is %s", name, s.state)
@@ -449,7 +437,7 @@ func (i *instance) connect(name string, later func(time.Duration, func(func(any)
 	}
 	s.tried = append(s.tried, sim.since())
 	if s.throws {
-		panic(sim.vm.ToValue("thrown"))
+		return true
 	}
 	s.inFlight = true
 	sim.checkBudget()
@@ -457,19 +445,19 @@ func (i *instance) connect(name string, later func(time.Duration, func(func(any)
 	if most := sim.policy.MaxAttempts + 2 + int(sim.now.Sub(s.resetAt)/min(time.Minute, sim.policy.ProbeInterval*4/5)); s.budget > most {
 		sim.violated("rule 12: %d tries of %s in %v", s.budget, name, sim.now.Sub(s.resetAt))
 	}
-	settle := func(resolve func(any) error) {
+	settle := func() {
 		s.inFlight = false
 		if s.state == "failed" { // not switched off meanwhile
 			s.connect(sim.now)
 		}
-		resolve(object{"data": true}) // true for success and failure alike
+		resolve()
 	}
 	if s.hangs {
-		promise, resolve, _ := sim.vm.NewPromise()
-		s.release = func() { settle(resolve) }
-		return sim.vm.ToValue(promise)
+		s.release = settle
+		return false
 	}
-	return later(s.takes, settle)
+	sim.after(s.takes, settle)
+	return false
 }
 
 // start starts the instance's servers, once (rule 2).
@@ -536,10 +524,11 @@ func (g guarded) Keys() []string              { return nil }
 // -- The clock
 
 type timer struct {
-	id   int64
-	due  time.Time
-	run  func()
-	ours bool // set by the plugin, not by the model
+	id    int64
+	due   time.Time
+	run   func()
+	ours  bool // set by an engine, not by the model
+	first bool // of those that are due at the same time
 }
 
 type timerQueue []*timer
@@ -548,6 +537,9 @@ func (q timerQueue) Len() int { return len(q) }
 func (q timerQueue) Less(a, b int) bool {
 	if !q[a].due.Equal(q[b].due) {
 		return q[a].due.Before(q[b].due)
+	}
+	if q[a].first != q[b].first {
+		return q[a].first
 	}
 	return q[a].id < q[b].id
 }
@@ -567,15 +559,15 @@ func (q *timerQueue) remove(id int64) {
 
 func (s *simulation) add(d time.Duration, ours bool, run func()) int64 {
 	s.nextTimer++
-	heap.Push(&s.timers, &timer{s.nextTimer, s.now.Add(max(d, 0)), run, ours})
+	heap.Push(&s.timers, &timer{s.nextTimer, s.now.Add(max(d, 0)), run, ours, ours && s.oursFirst})
 	return s.nextTimer
 }
 
-// after runs something of the model: with the vm's jobs, as a callback of the host would.
+// after runs something of the model, and what an engine does at once about it.
 func (s *simulation) after(d time.Duration, run func()) {
 	s.add(d, false, func() {
 		run()
-		s.jobs()
+		s.engine.settle()
 	})
 }
 
@@ -633,7 +625,7 @@ func (s *simulation) sleep(d time.Duration) {
 	s.wall += d
 }
 
-// pluginTimers counts the timers that the plugin has set.
+// pluginTimers counts the timers that the engines have set.
 func (s *simulation) pluginTimers() int {
 	n := 0
 	for _, t := range s.timers {

@@ -1,4 +1,4 @@
-package plugin
+package plugin_test
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/dop251/goja"
+
+	. "github.com/mcp-reconnect/mcp-reconnect/plugin"
 )
 
 func TestStateIsWrittenWhenLoadedAndRemovedOnDisposal(t *testing.T) { // rule 18
@@ -46,8 +48,8 @@ func TestStateNamesTheListenerAlone(t *testing.T) {
 	}
 }
 
-// TestStateShowsEachPhase follows servers through all that may become of them.
-func TestStateShowsEachPhase(t *testing.T) {
+// stateShowsEachPhase follows servers through all that may become of them.
+func stateShowsEachPhase(t *scenarioT) {
 	s := simulate(t, func(p *Policy) { p.MaxAttempts = 2; p.Skip = []string{"not-*"} })
 	i := s.load("/p", "broken", "crashing", "off", "locked", "not-mine", "slow")
 	i.servers["broken"].up, i.servers["not-mine"].up, i.servers["slow"].up = false, false, false
@@ -108,11 +110,11 @@ func TestStateShowsEachPhase(t *testing.T) {
 	want("off", "", "", 0)
 }
 
-func TestStateHoldsNoSecrets(t *testing.T) {
+func stateHoldsNoSecrets(t *scenarioT) {
 	s := simulate(t, nil)
 	i := s.load("/p", "a")
 	const token = "tok3n-abcdefgh1jklmnop-12345"
-	for said, want := range map[string]string{
+	said := map[string]string{
 		"Connection closed": "Connection closed",
 		"spawn /usr/local/bin/mcp-server-filesystem ENOENT":     "spawn /usr/local/bin/mcp-server-filesystem ENOENT",
 		"Unable to connect to https://mcp.example.com:8443/sse": "Unable to connect to https://mcp.example.com:8443/sse",
@@ -124,7 +126,6 @@ func TestStateHoldsNoSecrets(t *testing.T) {
 		`{"apiKey":"abc","token": "d"}`:                         `{"apiKey":…,"token": …}`,
 		"npx thing --api-key abc --verbose":                     "npx thing --api-key … --verbose",
 		"GITHUB_TOKEN=abc DEBUG=1":                              "GITHUB_TOKEN=… DEBUG=1",
-		"invalid token swordfish":                               "invalid token …", // the value of a variable
 		"got " + token:                                          "got …",
 		"postgres://u:p/ss@wo@host/db refused":                  "postgres://…@host/db refused",
 		`--token "my secret" refused`:                           "--token … refused",
@@ -135,13 +136,17 @@ func TestStateHoldsNoSecrets(t *testing.T) {
 		"PGPASS=abc pwd=d pass: e passphrase=f credential: g":   "PGPASS=… pwd=… pass: … passphrase=… credential: …",
 		"PATH=/usr/bin spawn":                                   "PATH=/usr/bin spawn",
 		"Unexpected token } in JSON":                            "Unexpected token } in JSON",
-		"swordfish99 and swordfish":                             "… and …",                // the longer one begins as the other does
 		strings.Repeat("-", 200_000):                            strings.Repeat("-", 200), // and not in an hour
 		strings.Repeat("a", 200_000) + "!":                      strings.Repeat("a", 200),
 		strings.Repeat("word ", 40_000):                         strings.Repeat("word ", 40),
 		"\x1b[2Jred\u202e\r\n":                                  " [2Jred ",
 		strings.Repeat("é🙂", 400):                               strings.Repeat("é🙂", 100),
-	} {
+	}
+	if t.engine == "plugin" { // package reconnect does not know OpenCode's variables
+		said["invalid token swordfish"] = "invalid token …"
+		said["swordfish99 and swordfish"] = "… and …" // the longer one begins as the other does
+	}
+	for said, want := range said {
 		i.servers["a"].state, i.servers["a"].reason, i.servers["a"].up = "failed", said, false
 		i.prompt()
 		s.pass(5 * second)
@@ -245,7 +250,7 @@ func TestCopyElsewhereKeepsNoState(t *testing.T) {
 	}
 }
 
-func TestPauseAndResume(t *testing.T) { // rule 19
+func pauseAndResume(t *scenarioT) { // rule 19
 	for _, unseen := range []bool{false, true} { // where no change is told, the next read finds it
 		s := simulate(t, func(p *Policy) { p.PollInterval = second })
 		s.files.unseen = unseen
@@ -276,7 +281,7 @@ func TestPauseAndResume(t *testing.T) { // rule 19
 	}
 }
 
-func TestPauseSurvivesRestarts(t *testing.T) {
+func pauseSurvivesRestarts(t *scenarioT) {
 	s := simulate(t, nil)
 	s.files.write("control.json", `{"paused":true,"retry":{"at":1,"servers":[]}}`)
 	i := s.load("/p", "a")
@@ -288,8 +293,8 @@ func TestPauseSurvivesRestarts(t *testing.T) {
 	}
 }
 
-// TestPauseDuringATry: what was begun ends; what waits for its slot or its status does not begin.
-func TestPauseDuringATry(t *testing.T) {
+// pauseDuringATry: what was begun ends; what waits for its slot or its status does not begin.
+func pauseDuringATry(t *scenarioT) {
 	s := simulate(t, func(p *Policy) { p.Concurrency = 1 })
 	i := s.load("/p", "a", "b")
 	for _, name := range []string{"a", "b"} {
@@ -307,7 +312,7 @@ func TestPauseDuringATry(t *testing.T) {
 	}
 }
 
-func TestRetryTriesNow(t *testing.T) { // rule 19
+func retryTriesNow(t *scenarioT) { // rule 19
 	s := simulate(t, func(p *Policy) { p.MaxAttempts = 1 })
 	used, unused, other := s.load("/used", "a", "b"), s.load("/unused", "a", "b"), s.load("/other", "a", "b")
 	for _, i := range []*instance{used, unused, other} {
@@ -370,7 +375,7 @@ func TestRetryTriesNow(t *testing.T) { // rule 19
 	}
 }
 
-func TestRetryForgetsBackOff(t *testing.T) {
+func retryForgetsBackOff(t *scenarioT) {
 	s := simulate(t, nil)
 	i := s.load("/p", "a")
 	i.servers["a"].up = false

@@ -1,0 +1,92 @@
+package reconnect
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/mcp-reconnect/mcp-reconnect/state"
+)
+
+// A sighting is the last status of a server, for people.
+type sighting struct {
+	said  Status    // as OpenCode said it
+	state string    // "" while it is not configured any more
+	error string    // the last one, which outlives the failure
+	since time.Time // it got its state
+	told  string    // the word that the last transition went to
+}
+
+// show keeps what a status says for people.
+func (e *Engine) show(answer map[string]Status) {
+	for name, status := range answer {
+		s := e.seen[name]
+		if s == nil {
+			s = &sighting{}
+			e.seen[name] = s
+		}
+		if s.state == "" || status.State != s.said.State {
+			s.state, s.since = "unknown", e.now
+			if word().MatchString(status.State) {
+				s.state = status.State
+			}
+		}
+		if status.Error != "" && status.Error != s.said.Error {
+			s.error = harmless(status.Error)
+		}
+		s.said = status
+	}
+	for name, s := range e.seen {
+		if _, configured := answer[name]; !configured {
+			s.state = ""
+		}
+	}
+}
+
+// tell makes a Transition of each change since it was called last.
+func (e *Engine) tell() {
+	for _, name := range slices.Sorted(maps.Keys(e.seen)) {
+		seen := e.seen[name]
+		t := Transition{Server: name, From: seen.told, To: seen.state, Error: seen.error}
+		if s := e.record(name); s != nil {
+			t.Attempt = s.tries
+			if s.phase != up && s.phase != aside {
+				t.To = s.phase
+			}
+		}
+		if t.To == "connected" {
+			t.Error = ""
+		}
+		if t.To != t.From {
+			seen.told = t.To
+			e.act(t)
+		}
+		if seen.state == "" && t.To == "" {
+			delete(e.seen, name)
+		}
+	}
+}
+
+// Servers returns what is known of the servers, in the order of their names, as a
+// plugin's state file tells it (rule 18).
+func (e *Engine) Servers() []state.Server {
+	servers := []state.Server{}
+	for _, name := range slices.Sorted(maps.Keys(e.seen)) {
+		seen := e.seen[name]
+		if seen.state == "" {
+			continue // it vanished during a try
+		}
+		server := state.Server{Name: name, Status: seen.state, Error: seen.error, Since: seen.since, TriedAt: e.triedAt[name]}
+		server.Retried = !e.retriedAt.IsZero() && !server.TriedAt.Before(e.retriedAt)
+		if s := e.record(name); s != nil {
+			server.Phase, server.Tries = s.phase, s.tries
+			if s.timer != nil {
+				server.DueAt = s.timer.at
+			}
+		} else if seen.state == "failed" && !e.concerns(name) {
+			server.Phase = "skipped"
+		}
+		servers = append(servers, server)
+	}
+	return servers
+}

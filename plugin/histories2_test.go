@@ -86,6 +86,7 @@ func (h *historian2) step() {
 			if !server.inFlight && !server.applied {
 				note("is connected by the user")
 				server.byUser = false
+				server.asked = time.Time{} // this one is not ours
 				l.start(server, func() {})
 				server.reset(h.s.now)
 			}

@@ -287,7 +287,8 @@ func (l *location) start(server *server2, done func()) {
 	l.become(server, "pending", "")
 	server.inFlight = true
 	finish := func() {
-		if !server.inFlight {
+		if !server.inFlight { // another start of it ended first
+			done()
 			return
 		}
 		server.inFlight = false

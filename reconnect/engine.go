@@ -543,7 +543,7 @@ func (e *Engine) Retry(now time.Time, servers []string) {
 				continue
 			}
 			// Not bound to rule 13's minute: it is no loop that asks.
-			s.tries, s.announced = 0, false
+			s.tries, s.announced, s.failedAt = 0, false, e.now
 			if s.try != nil && s.try.connected && !s.try.settled {
 				s.tries = 1 // the one under way counts
 			}

@@ -492,7 +492,7 @@ function createEngine(directory, host) {
     for (const s of servers.values()) {
       if (!asked(names, s.name)) continue
       // Not bound to rule 13's minute: it is no loop that asks. A try under way counts.
-      Object.assign(s, { tries: connecting.has(s.name) ? 1 : 0, announced: false })
+      Object.assign(s, { tries: connecting.has(s.name) ? 1 : 0, announced: false, failedAt: now() })
       if (s.phase === "waiting" || s.phase === "parked" || s.phase === "dormant") move(s, "waiting", 0)
     }
     look()

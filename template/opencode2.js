@@ -51,7 +51,11 @@ async function setup(ctx) {
       disabled.set(name, false)
       await reload()
       disabled.delete(name)
-      for (let tries = 0; !(await reload()) && !host.closed; tries++) await pause(backoff(tries))
+      let tries = 0
+      do {
+        if ((await reload()) || host.closed) return
+        await pause(backoff(tries++))
+      } while (!host.closed)
     },
 
     // OpenCode 2 has no log for plugins, and console is not for them (rule 17).

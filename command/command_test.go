@@ -115,6 +115,10 @@ func TestHintsAreForTerminals(t *testing.T) {
 			"mcp-reconnect: hint: to set it in this shell: eval \"$(mcp-reconnect env --shell bash)\"\n"},
 		{"looked at, with flags", func(s *System) { s.StderrTerminal, s.StdoutTerminal = true, true }, []string{"--entry", "dir"},
 			"mcp-reconnect: hint: to set it in this shell, with the same flags: eval \"$(mcp-reconnect env … --shell bash)\"\n"},
+		{"for OpenCode 2", func(s *System) {
+			s.StderrTerminal = true
+			s.Environ = append(s.Environ, `OPENCODE_CONFIG_CONTENT={"plugins":["a"]}`)
+		}, nil, `mcp-reconnect: hint: the configuration is for OpenCode 2, and so is the entry, in "plugins"; with "plugin": [] in it, OpenCode 1 reads it, too` + "\n"},
 		{"changed, seen by nobody", func(*System) {}, []string{"--max-attempts", "3"}, ""},
 		{"changed", func(s *System) { s.StderrTerminal = true }, []string{"--max-attempts", "4"},
 			"mcp-reconnect: hint: the plugin has changed; an OpenCode that is running keeps the old one until it is restarted\n"},

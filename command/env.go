@@ -127,11 +127,13 @@ func runEnv(o envOptions, s System) error {
 	if err != nil {
 		return err
 	}
-	hint := s.hintVersion2(o.openCode)
 	if err := o.install(s); err != nil {
 		return err
 	}
-	hint()
+	o.hintPlugins(merged, s)
+	if !o.unset {
+		s.hintVersion2(o.openCode)
+	}
 	if o.output != "" {
 		if err := writeOutput(o.output, text, o.syntax.Name == "github"); err != nil {
 			return fmt.Errorf("writing --output: %w", err)

@@ -2,9 +2,12 @@ package command
 
 import (
 	"context"
+	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/mcp-reconnect/mcp-reconnect/internal/hostversion"
@@ -14,28 +17,45 @@ import (
 // depends on it.
 const hintPatience = time.Second
 
-// hintVersion2 asks a program for its version while other things are done, and returns
-// what ends with a hint if it is OpenCode 2, which may not see what we set. No program,
-// no answer and nobody who reads hints are all no hint.
-func (s System) hintVersion2(program string) (end func()) {
+// hintVersion2 asks a program for its version, and gives a hint if it is OpenCode 2, which
+// may not see what we set. No program, no answer and nobody who reads hints are all no
+// hint. A signal ends the program that is asked, and then this one, as it would have
+// without the question.
+func (s System) hintVersion2(program string) {
 	if program == "" || !s.StderrTerminal {
-		return func() {}
+		return
 	}
+	path, err := findCommand(program, s.getenv("PATH"))
+	if err != nil {
+		return
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, cancel := context.WithTimeout(context.Background(), hintPatience)
+	defer cancel()
 	answer := make(chan string, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), hintPatience)
-		defer cancel()
-		var version string
-		if path, err := findCommand(program, s.getenv("PATH")); err == nil {
-			version, _ = hostversion.Ask(ctx, path, s.Environ)
-		}
+		version, _ := hostversion.Ask(ctx, path, s.Environ)
 		answer <- version
 	}()
-	return func() {
-		if version := <-answer; hostversion.Is2(version) {
-			s.hint("support of OpenCode %s is experimental; a background service that runs already does not see the variable: "+
-				"use opencode --standalone or opencode serve, or restart the service", version)
+	var version string
+	var interrupted os.Signal
+	select {
+	case version = <-answer:
+	case interrupted = <-signals:
+		cancel()
+		<-answer
+	}
+	signal.Stop(signals)
+	if interrupted != nil {
+		if self, err := os.FindProcess(os.Getpid()); err == nil {
+			self.Signal(interrupted) // now as if it had not been caught
+			time.Sleep(hintPatience) // it need not come at once
 		}
+	}
+	if hostversion.Is2(version) {
+		s.hint("support of OpenCode %s is experimental; a background service that runs already does not see the variable: "+
+			"use opencode --standalone or opencode serve, or restart the service", version)
 	}
 }
 

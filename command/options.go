@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 
 	"github.com/adrg/xdg"
 	"github.com/urfave/cli/v2"
@@ -193,6 +194,17 @@ func (t target) merge() (string, error) {
 		err = &hintedError{err, syntax.Hint}
 	}
 	return merged, err
+}
+
+// hintPlugins tells where the entry stands, if OpenCode 1 does not read it there.
+func (t target) hintPlugins(merged string, s System) {
+	if !s.StderrTerminal || t.unset {
+		return
+	}
+	listing, _ := configmerge.List(merged, t.entry)
+	if slices.ContainsFunc(listing.Entries, func(e configmerge.ListEntry) bool { return e.Ours && e.Version2 }) {
+		s.hint(`the configuration is for OpenCode 2, and so is the entry, in "plugins"; with "plugin": [] in it, OpenCode 1 reads it, too`)
+	}
 }
 
 // install puts the plugin on disk, unless it was to be taken out.

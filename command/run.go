@@ -67,11 +67,13 @@ func runChild(t target, child []string, s System) error {
 	if err := checkSize(merged, merged); err != nil {
 		return err
 	}
-	hint := s.hintVersion2(asksForVersion(t.openCode, child))
 	if err := t.install(s); err != nil {
 		return err
 	}
-	hint()
+	t.hintPlugins(merged, s)
+	if !t.unset {
+		s.hintVersion2(asksForVersion(t.openCode, child))
+	}
 	return start(path, child, withContent(s.Environ, merged), s)
 }
 

@@ -54,7 +54,7 @@ func TestList(t *testing.T) {
 
 func TestListRefusesWhatMergeRefuses(t *testing.T) {
 	e := Entry{URL: "file:///ours"}
-	for content, notList := range map[string]bool{`{"plugin":`: false, `[]`: false, `{"plugin":"x"}`: true, `{"plugin":null}`: true, `{"plugin":{},}`: true, `{"plugins":0}`: true} {
+	for content, notList := range map[string]bool{`{"plugin":`: false, `[]`: false, `{"plugin":"x"}`: true, `{"plugin":null}`: true, `{"plugin":{},}`: true} {
 		_, err := List(content, e)
 		_, mergeErr := Merge(content, e)
 		var syntax *SyntaxError

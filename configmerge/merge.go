@@ -31,7 +31,7 @@ type Entry struct {
 // or an object without members) the result has "$schema" as well; otherwise nothing but the entry is added. Merging
 // twice gives the same bytes as merging once.
 //
-// The list is "plugin", which every OpenCode reads, but "plugins" where content has that one and no key of OpenCode 1
+// The list is "plugin", which every OpenCode reads, but "plugins" where content has such a list and no key of OpenCode 1
 // (see version1): an early OpenCode 2 would take "plugin" for a sign that all of content is for OpenCode 1, and drop
 // what is not. An entry of ours under "plugins" is dropped where one stands under "plugin": OpenCode 2 reads both.
 //
@@ -66,7 +66,7 @@ func Merge(content string, e Entry) (string, error) {
 
 // Remove returns content without our entries: as Merge's input was, in strict, compact JSON. It returns "" when nothing
 // is left, which is also what "$schema" alone comes to where an entry of ours was dropped. "plugins" stays where it is
-// left empty, since it was there before us.
+// left empty, and so does "plugin" beside it if no other key of OpenCode 1 is there: both were there before us.
 //
 // An error is a [*SyntaxError], unless e itself is unusable.
 func Remove(content string, e Entry) (string, error) {
@@ -81,7 +81,7 @@ func Remove(content string, e Entry) (string, error) {
 	others, dropped := c.plugin.others(e.isPlugin)
 	switch {
 	case dropped == 0:
-	case len(others) == 0 && c.plugin.keys == 1:
+	case len(others) == 0 && c.plugin.keys == 1 && (c.plugins.keys == 0 || c.decided):
 		c = examine(c.plugin.remove(c.text))
 	default:
 		// Of duplicate keys an emptied one stays: without it the one before would come to life.
@@ -114,7 +114,8 @@ type config struct {
 	members         int
 	schema          bool       // one of the members is "$schema" with our value
 	version1        bool       // one of the members is a key of OpenCode 1
-	plugin, plugins pluginList // OpenCode 1's, and OpenCode 2's
+	decided         bool       // and not only "plugin" is
+	plugin, plugins pluginList // OpenCode 1's, and OpenCode 2's if it is a list
 }
 
 // A pluginList is a plugin list at the top level.
@@ -153,9 +154,13 @@ func examine(text string) config {
 			c.schema = c.schema || value.Str == Schema
 		}
 		c.version1 = c.version1 || version1[key.Str]
+		c.decided = c.decided || version1[key.Str] && key.Str != "plugin"
 		c.members++
 		return true
 	})
+	if !c.plugins.value.IsArray() { // OpenCode 1 takes no notice of it: it is somebody else's
+		c.plugins = pluginList{}
+	}
 	return c
 }
 

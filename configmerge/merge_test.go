@@ -88,6 +88,9 @@ func TestMerge(t *testing.T) {
 		{"both, ours in either", `{"plugins":["b",OURS],"plugin":[OURS,"a"]}`, `{"plugins":["b"],"plugin":["a",OURS]}`},
 		{"both, ours under plugins alone", `{"plugin":[],"plugins":[{"package":OURS}]}`, `{"plugin":[OURS],"plugins":[]}`},
 		{"plugins beside another key of version 1", `{"plugins":["a",OURS],"provider":{}}`, `{"plugins":["a"],"provider":{},"plugin":[OURS]}`},
+		{"plugins that are no list", `{"plugins":{"x":1},"model":"m"}`, `{"plugins":{"x":1},"model":"m","plugin":[OURS]}`},
+		{"plugins that are no list, beside plugin", `{"plugins":null,"plugin":["a"]}`, `{"plugins":null,"plugin":["a",OURS]}`},
+		{"plugins that are a list no more", `{"plugins":[OURS],"plugins":"x"}`, `{"plugins":[OURS],"plugins":"x","plugin":[OURS]}`},
 		{"plugins beside a key of version 1 further down", `{"plugins":[],"x":{"provider":{}}}`, `{"plugins":[OURS],"x":{"provider":{}}}`},
 		{"keys of version 2 without plugins", `{"providers":{}}`, `{"providers":{},"plugin":[OURS]}`},
 
@@ -141,7 +144,8 @@ func TestRemove(t *testing.T) {
 		{"under another key", `{"Plugin":[OURS]}`, `{"Plugin":[OURS]}`},
 		{"version 2", `{"plugins":["a",OURS,{"package":OURS}],"providers":{}}`, `{"plugins":["a"],"providers":{}}`},
 		{"version 2, alone", `{"plugins":[OURS]}`, `{"plugins":[]}`},
-		{"both", `{"plugins":[OURS,"b"],"plugin":[OURS]}`, `{"plugins":["b"]}`},
+		{"both, where plugin alone makes it OpenCode 1's", `{"plugins":[OURS,"b"],"plugin":[OURS]}`, `{"plugins":["b"],"plugin":[]}`},
+		{"both, where another key does, too", `{"plugins":[OURS,"b"],"plugin":[OURS],"tools":{}}`, `{"plugins":["b"],"tools":{}}`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

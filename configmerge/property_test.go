@@ -205,7 +205,7 @@ func drawDocument(t *rapid.T) object {
 	for _, name := range []string{"plugin", "plugins"} {
 		for i, n := 0, rapid.SampledFrom([]int{0, 0, 1, 1, 1, 2, 3}).Draw(t, name+" keys"); i < n; i++ {
 			var value model = drawValue(t, 0)
-			if i == n-1 || rapid.Bool().Draw(t, "is a list") {
+			if _, isList := value.(list); isList || i == n-1 && name == "plugin" || rapid.IntRange(0, 3).Draw(t, "is a list") > 0 {
 				l := list{}
 				for range rapid.IntRange(0, 5).Draw(t, "entries") {
 					l = append(l, drawPlugin(t, name))
@@ -235,7 +235,8 @@ func drawText(t *rapid.T, o object) string {
 	return b.String()
 }
 
-// effective returns the place of the member that is the list of that name, or -1, and how many keys read the same.
+// effective returns the place of the member that is the list of that name, or -1, and how many keys read the same. Other
+// values of "plugins" are none of ours.
 func (o object) effective(name string) (place, keys int) {
 	place = -1
 	for i, m := range o {
@@ -244,7 +245,18 @@ func (o object) effective(name string) (place, keys int) {
 			keys++
 		}
 	}
+	if place >= 0 {
+		if _, ok := o[place].value.(list); !ok {
+			return -1, keys
+		}
+	}
 	return place, keys
+}
+
+// keeps reports whether an empty "plugin" is to stay, as the one key by which the document is OpenCode 1's.
+func (o object) keeps() bool {
+	place, _ := o.effective("plugins")
+	return place >= 0 && !slices.ContainsFunc(o, func(m member) bool { return m.key == "provider" || m.key == "tools" })
 }
 
 // merged says what Merge has to make of a document, and removed what Remove has to.
@@ -285,7 +297,7 @@ func (o object) removed() object {
 		kept, dropped := split(o[place].value)
 		o[place].value = kept
 		ours = dropped > 0
-		if len(kept) == 0 && ours && keys == 1 {
+		if len(kept) == 0 && ours && keys == 1 && !o.keeps() {
 			o = slices.Delete(o, place, place+1)
 		}
 	}
@@ -367,7 +379,7 @@ func addTo(config map[string]any) {
 		config["$schema"] = Schema
 	}
 	name := "plugin"
-	if _, ok := config["plugins"]; ok && !slices.ContainsFunc(slices.Collect(maps.Keys(config)), func(key string) bool { return version1[key] }) {
+	if _, ok := config["plugins"].([]any); ok && !slices.ContainsFunc(slices.Collect(maps.Keys(config)), func(key string) bool { return version1[key] }) {
 		name = "plugins"
 	}
 	entries, _ := config[name].([]any)
@@ -403,7 +415,7 @@ func TestRemoveProperties(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%q: %v", merged, err)
 		}
-		if place, keys := o.effective("plugin"); keys == 1 && len(o[place].value.(list)) == 0 {
+		if place, keys := o.effective("plugin"); keys == 1 && len(o[place].value.(list)) == 0 && !o.keeps() {
 			o = slices.Delete(slices.Clone(o), place, place+1)
 			want = ""
 			if left := o.removed(); len(left) > 0 {
@@ -545,6 +557,9 @@ func FuzzMerge(f *testing.F) {
 				continue
 			}
 			entries, ok := value.([]any)
+			if !ok && name == "plugins" {
+				continue
+			}
 			if !ok {
 				return
 			}

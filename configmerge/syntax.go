@@ -25,7 +25,7 @@ type SyntaxError struct {
 	Msg string
 	// Hint is advice to print with the message, or empty.
 	Hint string
-	// NotList says that the text is a well-formed object, whose "plugin" or "plugins" is not a list.
+	// NotList says that the text is a well-formed object, whose "plugin" is not a list.
 	NotList bool
 }
 
@@ -40,8 +40,8 @@ const (
 	hintEscape = `a backslash is written twice; a {file:…} token takes / instead`
 )
 
-// read turns JSONC into strict, compact JSON: an object whose last "plugin" and last "plugins", as far as there are any,
-// are lists. Blank content is an object without members.
+// read turns JSONC into strict, compact JSON: an object whose last "plugin", if there is one, is a list. Blank content is
+// an object without members.
 func read(content string) (string, error) {
 	src := strings.TrimPrefix(content, "\ufeff")
 	if strings.TrimSpace(src) == "" {
@@ -71,18 +71,16 @@ func read(content string) (string, error) {
 	if !ok {
 		return "", errorAt(src, v.StartOffset, "the top level is "+kind(v)+", expected an object", "")
 	}
-	for _, name := range []string{"plugin", "plugins"} {
-		for _, m := range slices.Backward(top.Members) {
-			if m.Name.Value.(hujson.Literal).String() != name {
-				continue
-			}
-			if m.Value.Value.Kind() != '[' {
-				err := errorAt(src, m.Value.StartOffset, `"`+name+`" is `+kind(m.Value)+", expected a list", "")
-				err.NotList = true
-				return "", err
-			}
-			break // an earlier one is shadowed
+	for _, m := range slices.Backward(top.Members) {
+		if m.Name.Value.(hujson.Literal).String() != "plugin" {
+			continue
 		}
+		if m.Value.Value.Kind() != '[' {
+			err := errorAt(src, m.Value.StartOffset, `"plugin" is `+kind(m.Value)+", expected a list", "")
+			err.NotList = true
+			return "", err
+		}
+		break // an earlier one is shadowed
 	}
 	v.Minimize()
 	return string(v.Pack()), nil
@@ -103,7 +101,7 @@ func strict(b []byte) (string, bool) {
 	if text[0] != '{' {
 		return "", false
 	}
-	if c := examine(text); c.plugin.keys > 0 && !c.plugin.value.IsArray() || c.plugins.keys > 0 && !c.plugins.value.IsArray() {
+	if c := examine(text); c.plugin.keys > 0 && !c.plugin.value.IsArray() {
 		return "", false
 	}
 	return text, true

@@ -35,7 +35,7 @@ func TestReadAsOpenCodeReads(t *testing.T) {
 		}
 		var syntax *SyntaxError
 		if errors.As(err, &syntax) && syntax.NotList {
-			continue // which OpenCode 1 does not mind in "plugins"
+			continue
 		}
 		accepted++
 		if err != nil {

@@ -101,7 +101,7 @@ func (h *historian2) step() {
 		"slow reloads": func() {
 			l.debounce = rapid.SampledFrom([]time.Duration{0, ms, 500 * ms, 5 * second}).Draw(h.T, "debounce")
 		},
-		"somebody else's reload": func() { l.requested = h.s.now; h.s.after(l.debounce, l.reconcile) },
+		"somebody else's reload": func() { l.requested, l.dirty = h.s.now, true; h.s.after(l.debounce, l.reconcile) },
 		"events break": func() {
 			for _, c := range l.copies {
 				for _, t := range c.streams {

@@ -407,6 +407,101 @@ func TestOpenCode2NoAnswerIsNoFailure(t *testing.T) { // rule 16
 	}
 }
 
+// TestOpenCode2TakenOverBetweenReloads: nothing stays disabled, whoever takes the directory over between the two
+// reloads, and whatever becomes of the second one.
+func TestOpenCode2TakenOverBetweenReloads(t *testing.T) {
+	for _, how := range []string{"throws", "rejects"} {
+		for who, takesOver := range map[string]func(*simulation, *location){
+			"a second copy": func(s *simulation, l *location) { l.setup(s.load2()) },
+			"a rival": func(s *simulation, l *location) {
+				s.run(`globalThis.__openchamberMcpReconnectCoordinator = {}`)
+				l.prompt()
+			},
+		} {
+			s := simulate2(t, nil)
+			l := s.open("/p", "a")
+			s.pass(second)
+			l.crash("a")
+			s.pass(300 * ms)
+			if l.reloads != 1 {
+				t.Fatalf("%d reloads", l.reloads)
+			}
+			takesOver(s, l)
+			l.misbehaves = how
+			s.pass(2 * second)
+			if !l.servers["a"].applied {
+				t.Fatal("the reload was not between the two")
+			}
+			l.misbehaves = ""
+			s.pass(10 * minute)
+			if server := l.servers["a"]; server.applied || server.state != "connected" {
+				t.Errorf("%s, and a reload %s: it is %s", who, how, server.state)
+			}
+		}
+	}
+}
+
+// TestOpenCode2AsksForNothingAfterTheCleanup: OpenCode reloads by itself then.
+func TestOpenCode2AsksForNothingAfterTheCleanup(t *testing.T) {
+	s := simulate2(t, nil)
+	l := s.open("/p", "a")
+	s.pass(second)
+	l.crash("a")
+	s.pass(300 * ms)
+	l.misbehaves = "rejects" // the second reload, and those that ask again
+	s.pass(minute)
+	l.misbehaves = ""
+	before := l.reloads
+	l.unload(l.copies[0])
+	s.pass(minute)
+	if n := l.reloads - before; n != 0 {
+		t.Errorf("%d reloads", n)
+	}
+}
+
+// TestOpenCode2OwnRestartIsNoUse: what a restart publishes does not keep a directory in use.
+func TestOpenCode2OwnRestartIsNoUse(t *testing.T) {
+	for n := range 60 {
+		s := simulate2(t, nil)
+		l := s.open("/p", "a")
+		s.pass(second)
+		l.servers["a"].hangs = true
+		l.prompt()
+		s.pass(time.Duration(n) * 5 * second)
+		l.crash("a")
+		s.pass(40 * minute)
+		reads := l.reads
+		s.pass(20 * minute)
+		if l.reads != reads {
+			t.Errorf("crashed after %v: idle, and %d reads", time.Duration(n)*5*second, l.reads-reads)
+		}
+	}
+}
+
+// TestOpenCode2OddContext: setup and its cleanup survive a host that is not as its source says.
+func TestOpenCode2OddContext(t *testing.T) {
+	s := simulate2(t, nil)
+	setup, _ := goja.AssertFunction(s.load2().ToObject(s.vm).Get("setup"))
+	for _, ctx := range []string{`undefined`, `({})`, `({location: {}, mcp: {transform: async () => {}}})`} {
+		if p := s.call(setup, s.run(ctx)); p.State() != goja.PromiseStateFulfilled || !goja.IsUndefined(p.Result()) {
+			t.Errorf("%s: %v, %v", ctx, p.State(), p.Result())
+		}
+	}
+	for _, end := range []string{"return() {}", "return() { throw 1 }", "async return() { throw 1 }", ""} {
+		p := s.call(setup, s.run(`({
+			location: {directory: "/p"}, mcp: {transform: async () => {}, list: async () => ({data: []})},
+			event: {subscribe: () => ({[Symbol.asyncIterator]: () => ({next: () => new Promise(() => {}), `+end+`})})},
+		})`))
+		cleanup, ok := goja.AssertFunction(p.Result())
+		if !ok {
+			t.Fatalf("%s: %v", end, p.Result())
+		}
+		if _, err := cleanup(goja.Undefined()); err != nil {
+			t.Errorf("%s: %v", end, err)
+		}
+	}
+}
+
 func TestOpenCode2SetupWithoutTransformDoesNothing(t *testing.T) {
 	s := simulate2(t, nil)
 	setup, _ := goja.AssertFunction(s.load2().ToObject(s.vm).Get("setup"))

@@ -26,8 +26,9 @@ type location struct {
 	slowest    time.Duration // the time between the two, at most
 	requested  time.Time     // when that was
 	requests   []*request    // what waits for the next reload
-	reloading  bool          // it runs, and holds up others
-	misbehaves string        // what happens to the plugin's next calls: see call
+	dirty      bool
+	reloading  bool   // it runs, and holds up others
+	misbehaves string // what happens to the plugin's next calls: see call
 }
 
 // A server2 is one MCP server of a location. "disabled" is what the configuration, or
@@ -339,6 +340,7 @@ func (l *location) reload(c *copy2) goja.Value {
 	s.requests = append(s.requests, r)
 	l.requests = append(l.requests, r)
 	l.requested = s.now
+	l.dirty = true
 	s.after(l.debounce, l.reconcile)
 	return s.vm.ToValue(promise)
 }
@@ -358,7 +360,7 @@ func (s *simulation) pending2(l *location) []*request {
 // reconcile rebuilds the configuration and brings the servers in line with it.
 func (l *location) reconcile() {
 	s := l.sim
-	if l.gone || l.reloading {
+	if l.gone || l.reloading || !l.dirty {
 		return
 	}
 	if due := l.requested.Add(l.debounce); s.now.Before(due) {
@@ -373,6 +375,7 @@ func (l *location) reconcile() {
 	}
 	requests := l.requests
 	l.requests = nil
+	l.dirty = false
 	off := l.rebuild()
 	var changed []*server2
 	for _, name := range l.names() {
@@ -389,7 +392,9 @@ func (l *location) reconcile() {
 				r.settle()
 			}
 			s.jobs()
-			l.reconcile() // what was asked for meanwhile
+			if l.dirty {
+				l.reconcile() // what was asked for meanwhile
+			}
 			return
 		}
 		server := changed[0]
@@ -528,6 +533,7 @@ func (l *location) unload(c *copy2) {
 // rebuildNow is what OpenCode does where a transform came or went.
 func (l *location) rebuildNow() {
 	l.requested = l.sim.now.Add(-l.debounce)
+	l.dirty = true
 	l.reconcile()
 }
 

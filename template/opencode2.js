@@ -10,7 +10,8 @@
 const RELOAD_LIMIT = 60_000 // OpenCode gives a connection 30 s; a reload that takes longer is given up
 
 async function setup(ctx) {
-  const directory = ctx.location.directory
+  const directory = ctx?.location?.directory
+  if (typeof directory !== "string") return undefined // nothing to look after
   // The servers that are disabled for a moment: name -> whether OpenCode has seen it
   // yet. Whatever OpenCode rebuilds while a server is not in here enables it again.
   const disabled = new Map()
@@ -29,6 +30,8 @@ async function setup(ctx) {
     return undefined // without it nothing can be done
   }
 
+  let unloaded = false // by OpenCode, which follows that by a reload of its own
+  const restarting = new Set() // names of servers, from the first reload to the end of the second
   const host = {
     url: null,
     closed: false,
@@ -44,18 +47,21 @@ async function setup(ctx) {
       }
     },
 
-    // Goes to its end after disposal, too: nothing stays disabled. Where OpenCode fails
-    // to reload, that is asked for again, but not after disposal, which OpenCode follows
-    // by a reload of its own.
+    // Goes to its end after disposal, too: nothing stays disabled. Where OpenCode has
+    // disabled the server and then fails to reload, that is asked for again, until it
+    // does or unloads the plugin.
     async connect(name) {
+      restarting.add(name)
       disabled.set(name, false)
       await reload()
+      const applied = disabled.get(name)
       disabled.delete(name)
       let tries = 0
       do {
-        if ((await reload()) || host.closed) return
+        if ((await reload()) || unloaded || !applied) break
         await pause(backoff(tries++))
-      } while (!host.closed)
+      } while (!unloaded)
+      restarting.delete(name)
     },
 
     // OpenCode 2 has no log for plugins, and console is not for them (rule 17).
@@ -90,8 +96,9 @@ async function setup(ctx) {
     const server = event?.data?.server
     if (type.startsWith("mcp.")) {
       // Somebody else was faster than our reload, and what they did stands.
-      if (disabled.get(server) === false) disabled.delete(server)
-      engine.used("mcp", server)
+      if (type === "mcp.status.changed" && disabled.get(server) === false) disabled.delete(server)
+      // What we do ourselves is no sign of use (rule 2), and is looked at when it is done.
+      if (!restarting.has(server)) engine.used("mcp", server)
     } else if (type === "session.execution.started") engine.used("prompt")
     else if (type.startsWith("session.")) engine.used("busy")
   }
@@ -109,9 +116,12 @@ async function setup(ctx) {
   listen()
 
   return () => {
+    unloaded = true
     engine.dispose()
     disabled.clear()
-    events?.return?.().catch?.(() => {})
+    try {
+      Promise.resolve(events?.return?.()).catch(() => {})
+    } catch {}
   }
 }
 

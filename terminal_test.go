@@ -15,6 +15,25 @@ import (
 	"github.com/mcp-reconnect/mcp-reconnect/internal/testenv"
 )
 
+// TestInterruptedQuestion: an interrupt while run asks OpenCode for its version ends both.
+// On a slow machine it may come when the question is over, and shows nothing.
+func TestInterruptedQuestion(t *testing.T) {
+	dir := t.TempDir()
+	program, asked := filepath.Join(dir, "opencode"), filepath.Join(dir, "asked")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n[ -e "+asked+" ] || trap '' INT\necho $$ >"+asked+"\nexec sleep 600\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	term := openTerminal(t, dir, append(os.Environ(), "MCP_RECONNECT_DATA_DIR="+dir, "OPENCODE_CONFIG_CONTENT="), "mcp-reconnect", "run", "--", program)
+	pid := 0
+	eventually(t, "it asks", func() bool {
+		text, _ := os.ReadFile(asked)
+		pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+		return pid > 0
+	})
+	term.ask("send-keys", "C-c")
+	eventually(t, "both end", func() bool { return term.ended() && syscall.Kill(pid, 0) == syscall.ESRCH })
+}
+
 // TestTerminalUI: a person starts OpenCode in a terminal, where a server fails.
 // It comes back before anybody prompts, and the screen shows nothing of it.
 func TestTerminalUI(t *testing.T) { terminalUI(t, testenv.OpenCodeVersion()) }

@@ -9,10 +9,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 
+	"golang.org/x/mod/semver"
+
 	"github.com/mcp-reconnect/mcp-reconnect/configmerge"
+	"github.com/mcp-reconnect/mcp-reconnect/internal/hostversion"
 	"github.com/mcp-reconnect/mcp-reconnect/plugin"
 	"github.com/mcp-reconnect/mcp-reconnect/shellenv"
 	"github.com/mcp-reconnect/mcp-reconnect/state"
@@ -75,7 +79,7 @@ func (r Report) Valid(strict bool) bool {
 // Run checks all but what only a running OpenCode can tell (see [Live]). An error
 // is about what could not be looked at.
 func Run(o Options) (Report, error) {
-	c := checker{Options: o, version: parseVersion(o.Version)}
+	c := checker{Options: o, version: hostversion.Comparable(o.Version)}
 	listed := false
 	location, err := plugin.Locate(o.DataDir)
 	if err != nil {
@@ -127,7 +131,23 @@ func (c *checker) addAt(p configmerge.Position, id string, s Severity, summary s
 }
 
 // getenv returns a variable, and whether it is set: OpenCode minds the difference.
-func (c *checker) getenv(name string) (string, bool) { return lookup(c.Environ, name) }
+func (c *checker) getenv(name string) (string, bool) {
+	for _, entry := range c.Environ {
+		key, value, _ := strings.Cut(entry, "=")
+		if key == name || runtime.GOOS == "windows" && strings.EqualFold(key, name) {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+// before and after compare OpenCode's version, which must be known.
+func (c *checker) before(version string) bool { return semver.Compare(c.version, "v"+version) < 0 }
+func (c *checker) after(version string) bool  { return semver.Compare(c.version, "v"+version) > 0 }
+
+// is1 and is2 say which OpenCode it is, if that is known.
+func (c *checker) is1() bool { return c.version != "" && !hostversion.Is2(c.Version) }
+func (c *checker) is2() bool { return hostversion.Is2(c.Version) }
 
 // checkVersion judges the version of OpenCode alone.
 func (c *checker) checkVersion() {
@@ -138,8 +158,8 @@ func (c *checker) checkVersion() {
 		c.add(OpenCodeUnknown, Info, "the version of OpenCode is none that can be compared")
 	case c.before("1.0.142"):
 		c.add(OpenCodeUnsupported, Error, "OpenCode "+c.Version+" cannot connect a server on request")
-	case !c.before("2.0.0-0"):
-		c.add(OpenCode2, Warning, "OpenCode "+c.Version+" does not run plugins of OpenCode 1")
+	case c.is2():
+		c.add(OpenCode2, Warning, "support of OpenCode "+c.Version+" is experimental: it is written from the source, and was never run")
 	}
 }
 
@@ -189,7 +209,7 @@ func (c *checker) checkContent(e configmerge.Entry) (l configmerge.Listing, ok b
 // checkPluginsKey judges OpenCode 2's key, which 1.2.11 to 1.18.10 refuse as they do every key they do not know.
 func (c *checker) checkPluginsKey(at configmerge.Position) {
 	switch {
-	case at == configmerge.Position{} || c.version != "" && !c.before("2.0.0-0"):
+	case at == configmerge.Position{} || c.is2():
 	case c.version == "":
 		c.addAt(at, PluginsKey, Warning, `"plugins" is a key of OpenCode 2: 1.2.11 to 1.18.10 refuse the whole configuration for it, others ignore it`)
 	case !c.before("1.2.11") && !c.after("1.18.10"):
@@ -202,9 +222,14 @@ func (c *checker) checkPluginsKey(at configmerge.Position) {
 // checkEntries looks for our entry in the list, and reports whether it is there.
 func (c *checker) checkEntries(l configmerge.Listing) (listed bool) {
 	var others []configmerge.ListEntry // of us, in another data directory
+	var unread configmerge.Position    // where we are named and OpenCode 1 does not look
 	for _, entry := range l.Entries {
 		path, recognized := plugin.Recognize(absolute(entry.Spec, c.Dir))
 		switch {
+		case entry.Version2 && c.is1():
+			if entry.Ours {
+				unread = entry.Position
+			}
 		case entry.Ours || recognized && c.standsAt(path):
 			if listed {
 				c.addAt(entry.Position, EntryRepeated, Error, "the plugin is in the list once more")
@@ -223,7 +248,12 @@ func (c *checker) checkEntries(l configmerge.Listing) (listed bool) {
 			c.addAt(entry.Position, EntryElsewhere, Error, "the mcp-reconnect in the list is not the one in "+c.location.Dir)
 		}
 	}
-	if !listed && len(others) == 0 {
+	switch {
+	case listed || len(others) > 0:
+	case unread != configmerge.Position{}:
+		d := c.addAt(unread, EntryMissing, Error, `the plugin is named under "plugins" alone, which OpenCode `+c.Version+" does not read")
+		d.Detail = `add "plugin": [] to the configuration, and run mcp-reconnect env again`
+	default:
 		c.addAt(l.Plugin, EntryMissing, Error, "the plugin list does not name the plugin in "+c.location.Dir)
 	}
 	return listed
@@ -233,6 +263,10 @@ func (c *checker) checkEntries(l configmerge.Listing) (listed bool) {
 func (c *checker) checkForm(e configmerge.ListEntry) {
 	isURL := e.Spec == c.location.Entry || e.Spec == c.location.FileURL
 	switch {
+	case c.is2() && strings.HasSuffix(e.Spec, ".js"):
+		c.addAt(e.Position, EntryForm, Error, "the entry is a file, and OpenCode "+c.Version+" loads plugins from directories alone")
+	case e.Options && e.Version2:
+		c.addAt(e.Position, EntryForm, Warning, "the entry has the form for options, which the plugin does not read")
 	case e.Options && c.version != "" && c.before("1.14.34"):
 		c.addAt(e.Position, EntryForm, Error, "the entry has options, with which OpenCode "+c.Version+" may fail every request")
 	case e.Options:

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcp-reconnect/mcp-reconnect/internal/subprocess"
 	"github.com/mcp-reconnect/mcp-reconnect/plugin"
 	"github.com/mcp-reconnect/mcp-reconnect/state"
 )
@@ -61,9 +62,9 @@ func Live(ctx context.Context, program string, o Options) ([]Diagnostic, error) 
 	cmd.Dir, cmd.Env = project, isolated(o, root)
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.WaitDelay = time.Second
-	group(cmd)
+	subprocess.Group(cmd)
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("OpenCode cannot be started: %w", cause(err))
+		return nil, fmt.Errorf("OpenCode cannot be started: %w", subprocess.Cause(err))
 	}
 	ended := make(chan struct{})
 	go func() {

@@ -164,6 +164,9 @@ func (c *checker) checkOtherFile(file place, listed bool) {
 		return
 	}
 	for _, entry := range l.Entries {
+		if entry.Version2 && c.is1() {
+			continue
+		}
 		severity, summary := Error, "the plugin is named here as well, in another spelling"
 		switch _, recognized := plugin.Recognize(absolute(entry.Spec, dir)); {
 		case entry.Spec == c.location.Entry:

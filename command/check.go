@@ -11,10 +11,12 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/mcp-reconnect/mcp-reconnect/check"
+	"github.com/mcp-reconnect/mcp-reconnect/internal/hostversion"
 	"github.com/mcp-reconnect/mcp-reconnect/plugin"
 )
 
@@ -44,7 +46,7 @@ func cannotCheck(err error) error { return &exitError{3, err} }
 
 type checkFlags struct {
 	targetFlags
-	format, strict, openCode, live *flagText
+	format, strict, live *flagText
 }
 
 func newCheckFlags() checkFlags {
@@ -52,9 +54,9 @@ func newCheckFlags() checkFlags {
 		targetFlags: newTargetFlags(),
 		format:      &flagText{name: "format", value: "NAME", usage: "write in this format", choices: []string{"text", "json", "github"}, initial: "text"},
 		strict:      &flagText{name: "strict", usage: "let warnings count"},
-		openCode:    &flagText{name: "opencode", value: "FILE", usage: "ask this program for its version", initial: "opencode, if it is in PATH"},
 		live:        &flagText{name: "live", usage: "if nothing is wrong so far, start OpenCode once, isolated, and see whether it loads the plugin"},
 	}
+	f.openCode.usage, f.openCode.initial = "ask this program for its version", "opencode, if it is in PATH"
 	f.dataDir.usage = "the plugin is in DIR/mcp-reconnect"
 	f.content.usage = "check TEXT"
 	f.file.usage = "check the content of FILE; - is standard input"
@@ -125,11 +127,17 @@ func (f checkFlags) options(s System) (checkOptions, error) {
 	return o, err
 }
 
+// checkPatience is how long OpenCode may take to say its version, where that decides
+// what is reported: at its first start it takes some seconds.
+const checkPatience = 10 * time.Second
+
 func runCheck(o checkOptions, s System) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // so that no OpenCode is left behind
 	defer stop()
 	if o.openCode != "" {
-		version, err := check.Version(ctx, o.openCode, o.Environ)
+		asking, cancel := context.WithTimeout(ctx, checkPatience)
+		version, err := hostversion.Ask(asking, o.openCode, o.Environ)
+		cancel()
 		if err != nil && (o.asked || o.live) {
 			return cannotCheck(err)
 		}

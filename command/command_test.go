@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // result is what running the program came to.
@@ -114,6 +115,10 @@ func TestHintsAreForTerminals(t *testing.T) {
 			"mcp-reconnect: hint: to set it in this shell: eval \"$(mcp-reconnect env --shell bash)\"\n"},
 		{"looked at, with flags", func(s *System) { s.StderrTerminal, s.StdoutTerminal = true, true }, []string{"--entry", "dir"},
 			"mcp-reconnect: hint: to set it in this shell, with the same flags: eval \"$(mcp-reconnect env … --shell bash)\"\n"},
+		{"for OpenCode 2", func(s *System) {
+			s.StderrTerminal = true
+			s.Environ = append(s.Environ, `OPENCODE_CONFIG_CONTENT={"plugins":["a"]}`)
+		}, nil, `mcp-reconnect: hint: the configuration is for OpenCode 2, and so is the entry, in "plugins"; with "plugin": [] in it, OpenCode 1 reads it, too` + "\n"},
 		{"changed, seen by nobody", func(*System) {}, []string{"--max-attempts", "3"}, ""},
 		{"changed", func(s *System) { s.StderrTerminal = true }, []string{"--max-attempts", "4"},
 			"mcp-reconnect: hint: the plugin has changed; an OpenCode that is running keeps the old one until it is restarted\n"},
@@ -126,6 +131,69 @@ func TestHintsAreForTerminals(t *testing.T) {
 		}
 		if !strings.HasPrefix(got.stdout, "export ") || strings.Count(got.stdout, "\n") != 1 {
 			t.Errorf("%s: standard output %q", tt.name, got.stdout)
+		}
+	}
+}
+
+// TestHintForOpenCode2: only where somebody reads it, and only a program that is named, or
+// that run is to start and would leave the work to a background service.
+func TestHintForOpenCode2(t *testing.T) {
+	dir := t.TempDir()
+	script := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	const hint = "mcp-reconnect: hint: support of OpenCode 2.0.26 is experimental; a background service that runs already does not see the variable: " +
+		"use opencode --standalone or opencode serve, or restart the service\n"
+	two := script("two", `echo asked >>"$ASKED"; printf '\033[1mopencode v2.0.26\033[0m\n'`)
+	for _, tt := range []struct {
+		name     string
+		program  string
+		terminal bool
+		asked    bool
+		want     string
+	}{
+		{"plain env", "", true, false, ""},
+		{"2", two, true, true, hint},
+		{"2, seen by nobody", two, false, false, ""},
+		{"1", script("one", `echo asked >>"$ASKED"; echo 1.18.33`), true, true, ""},
+		{"a development build", script("dev", `echo asked >>"$ASKED"; echo 0.0.0-next-15123`), true, true, ""},
+		{"failing", script("failing", `echo asked >>"$ASKED"; echo no >&2; exit 3`), true, true, ""},
+		{"slow", script("slow", `echo asked >>"$ASKED"; exec sleep 30`), true, true, ""},
+		{"not there", filepath.Join(dir, "nowhere"), true, false, ""},
+	} {
+		asked := filepath.Join(t.TempDir(), "asked")
+		s := system("", "MCP_RECONNECT_DATA_DIR="+t.TempDir(), "PATH="+os.Getenv("PATH"), "ASKED="+asked)
+		s.StderrTerminal = tt.terminal
+		args := []string{"env", "--shell", "bash"}
+		if tt.program != "" {
+			args = append(args, "--opencode", tt.program)
+		}
+		start := time.Now()
+		got := run(s, args...)
+		if got.status != 0 || got.stderr != tt.want || !strings.HasPrefix(got.stdout, "export ") {
+			t.Errorf("%s: %+v, want standard error %q", tt.name, got, tt.want)
+		}
+		if _, err := os.Stat(asked); (err == nil) != tt.asked {
+			t.Errorf("%s: asked: %v", tt.name, err)
+		}
+		if elapsed := time.Since(start); elapsed > 3*time.Second {
+			t.Errorf("%s: took %v", tt.name, elapsed)
+		}
+	}
+
+	for command, want := range map[string]string{
+		"opencode": "opencode", "/usr/bin/opencode": "/usr/bin/opencode", "OpenCode.EXE run x": "OpenCode.EXE", "opencode.cmd": "opencode.cmd",
+		"opencode serve --port 1": "", "opencode --standalone": "", "opencode2": "", "sh -c opencode": "", "opencode.sh": "",
+	} {
+		if got := asksForVersion("", strings.Fields(command)); got != want {
+			t.Errorf("run -- %s asks %q, want %q", command, got, want)
+		}
+		if got := asksForVersion("named", strings.Fields(command)); got != "named" {
+			t.Errorf("run --opencode named -- %s asks %q", command, got)
 		}
 	}
 }

@@ -130,6 +130,10 @@ func runEnv(o envOptions, s System) error {
 	if err := o.install(s); err != nil {
 		return err
 	}
+	o.hintPlugins(merged, s)
+	if !o.unset {
+		s.hintVersion2(o.openCode)
+	}
 	if o.output != "" {
 		if err := writeOutput(o.output, text, o.syntax.Name == "github"); err != nil {
 			return fmt.Errorf("writing --output: %w", err)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 
 	"github.com/adrg/xdg"
 	"github.com/urfave/cli/v2"
@@ -73,23 +74,24 @@ func newDataDirFlag(usage string) *flagText {
 
 // targetFlags are the flags of what env and run work on.
 type targetFlags struct {
-	dataDir, content, file, entry, unset *flagText
-	policy                               policyFlags
+	dataDir, content, file, entry, unset, openCode *flagText
+	policy                                         policyFlags
 }
 
 func newTargetFlags() targetFlags {
 	return targetFlags{
-		dataDir: newDataDirFlag("keep the plugin in DIR/mcp-reconnect"),
-		content: &flagText{name: "config-content", value: "TEXT", usage: "merge into TEXT", initial: "$" + contentVariable},
-		file:    &flagText{name: "config-file", value: "FILE", usage: "merge into the content of FILE; - is standard input"},
-		entry:   &flagText{name: "entry", value: "KIND", usage: "list the plugin as a directory or as a file", choices: []string{"dir", "file"}, initial: "dir"},
-		unset:   &flagText{name: "unset", usage: "take the plugin out of the configuration again"},
-		policy:  newPolicyFlags(),
+		dataDir:  newDataDirFlag("keep the plugin in DIR/mcp-reconnect"),
+		content:  &flagText{name: "config-content", value: "TEXT", usage: "merge into TEXT", initial: "$" + contentVariable},
+		file:     &flagText{name: "config-file", value: "FILE", usage: "merge into the content of FILE; - is standard input"},
+		entry:    &flagText{name: "entry", value: "KIND", usage: "list the plugin as a directory or as a file", choices: []string{"dir", "file"}, initial: "dir"},
+		unset:    &flagText{name: "unset", usage: "take the plugin out of the configuration again"},
+		openCode: &flagText{name: "opencode", value: "FILE", usage: "ask this program for its version, for a hint about OpenCode 2 (experimental)", initial: "no program"},
+		policy:   newPolicyFlags(),
 	}
 }
 
 func (f targetFlags) all() []cli.Flag {
-	return flagsOf([]*flagText{f.dataDir, f.content, f.file, f.entry, f.unset}, f.policy)
+	return flagsOf([]*flagText{f.dataDir, f.content, f.file, f.entry, f.unset, f.openCode}, f.policy)
 }
 
 // A target is what env and run work on: a configuration, and where the plugin
@@ -100,6 +102,7 @@ type target struct {
 	entry    configmerge.Entry
 	policy   plugin.Policy
 	unset    bool
+	openCode string // the program that was named, or ""
 	content  setting
 }
 
@@ -126,6 +129,11 @@ func (f targetFlags) target(s System) (target, error) {
 	if entry == "file" {
 		t.entry.URL = t.location.FileURL
 	}
+	openCode, err := f.openCode.named(s)
+	if err != nil {
+		return t, err
+	}
+	t.openCode = openCode.value
 	t.content, err = f.configuration(s)
 	return t, err
 }
@@ -186,6 +194,17 @@ func (t target) merge() (string, error) {
 		err = &hintedError{err, syntax.Hint}
 	}
 	return merged, err
+}
+
+// hintPlugins tells where the entry stands, if OpenCode 1 does not read it there.
+func (t target) hintPlugins(merged string, s System) {
+	if !s.StderrTerminal || t.unset {
+		return
+	}
+	listing, _ := configmerge.List(merged, t.entry)
+	if slices.ContainsFunc(listing.Entries, func(e configmerge.ListEntry) bool { return e.Ours && e.Version2 }) {
+		s.hint(`the configuration is for OpenCode 2, and so is the entry, in "plugins"; with "plugin": [] in it, OpenCode 1 reads it, too`)
+	}
 }
 
 // install puts the plugin on disk, unless it was to be taken out.

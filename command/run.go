@@ -26,6 +26,7 @@ func splitChild(args []string) (own, child []string) {
 
 func runCommand(s System, child []string) *cli.Command {
 	flags := newTargetFlags()
+	flags.openCode.initial = "the command, if it is opencode"
 	return &cli.Command{
 		Name:      "run",
 		Usage:     "install the plugin and start a command with the environment",
@@ -68,6 +69,10 @@ func runChild(t target, child []string, s System) error {
 	}
 	if err := t.install(s); err != nil {
 		return err
+	}
+	t.hintPlugins(merged, s)
+	if !t.unset {
+		s.hintVersion2(asksForVersion(t.openCode, child))
 	}
 	return start(path, child, withContent(s.Environ, merged), s)
 }

@@ -30,10 +30,19 @@ func TestList(t *testing.T) {
 				{Position: at(3, 36)},
 			},
 		}},
-		{"of duplicate keys the last counts", `{"plugin":["file:///ours"],"plugins":1,"plugin":["a"]}`, Listing{
-			Plugin: at(1, 49), Plugins: at(1, 38), Entries: []ListEntry{{Position: at(1, 50), Spec: "a"}},
+		{"of duplicate keys the last counts", `{"plugin":["file:///ours"],"plugins":[],"plugin":["a"]}`, Listing{
+			Plugin: at(1, 50), Plugins: at(1, 38), Entries: []ListEntry{{Position: at(1, 51), Spec: "a"}},
 		}},
-		{"a shadowed one may be anything", `{"plugin":{},"plugin":["a"]}`, Listing{Plugin: at(1, 23), Entries: []ListEntry{{Position: at(1, 24), Spec: "a"}}}},
+		{"the second list", `{"plugins":["a",{"package":"b","package":"/ours"},["/ours"],{}],"plugin":[{"package":"c"}]}`, Listing{
+			Plugin: at(1, 74), Plugins: at(1, 12), Entries: []ListEntry{
+				{Position: at(1, 75)},
+				{Position: at(1, 13), Spec: "a", Version2: true},
+				{Position: at(1, 17), Spec: "/ours", Options: true, Version2: true, Ours: true},
+				{Position: at(1, 51), Options: true, Version2: true},
+				{Position: at(1, 61), Options: true, Version2: true},
+			},
+		}},
+		{"a shadowed one may be anything", `{"plugins":0,"plugin":{},"plugins":[],"plugin":["a"]}`, Listing{Plugin: at(1, 48), Plugins: at(1, 36), Entries: []ListEntry{{Position: at(1, 49), Spec: "a"}}}},
 		{"only the top level counts", `{"a":{"plugin":["file:///ours"],"plugins":1}}`, Listing{}},
 	} {
 		got, err := List(tt.content, e)
@@ -60,7 +69,7 @@ func TestListFindsWhatMergeWrote(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := rapid.SampledFrom([]string{`"a"`, `"file:///ours"`, `["file:///ours",{}]`, `[]`, `{}`, `null`, `["a"]`})
 		list := rapid.SliceOf(spec).Draw(t, "list")
-		content := `{"plugin":[`
+		content := `{"` + rapid.SampledFrom([]string{"plugin", "plugins"}).Draw(t, "key") + `":[`
 		for n, entry := range list {
 			if n > 0 {
 				content += " ,\n"

@@ -31,6 +31,10 @@ type Entry struct {
 // or an object without members) the result has "$schema" as well; otherwise nothing but the entry is added. Merging
 // twice gives the same bytes as merging once.
 //
+// The list is "plugin", which every OpenCode reads, but "plugins" where content has such a list and no key of OpenCode 1
+// (see version1): an early OpenCode 2 would take "plugin" for a sign that all of content is for OpenCode 1, and drop
+// what is not. An entry of ours under "plugins" is dropped where one stands under "plugin": OpenCode 2 reads both.
+//
 // An error is a [*SyntaxError], unless e itself is unusable.
 func Merge(content string, e Entry) (string, error) {
 	c, err := load(content, e)
@@ -40,13 +44,20 @@ func Merge(content string, e Entry) (string, error) {
 	if c.members == 0 {
 		return `{"$schema":` + quote(Schema) + `,"plugin":[` + quote(e.URL) + `]}`, nil
 	}
-	others, _ := c.others(e)
-	list := "[" + strings.Join(append(others, quote(e.URL)), ",") + "]"
-	if c.plugins > 0 {
-		return checked(c.withList(list))
+	if c.plugins.keys > 0 && !c.version1 {
+		others, _ := c.plugins.others(e.isPlugins)
+		return checked(c.plugins.replace(c.text, append(others, quote(e.URL))))
+	}
+	if others, dropped := c.plugins.others(e.isPlugins); dropped > 0 {
+		c = examine(c.plugins.replace(c.text, others))
+	}
+	others, _ := c.plugin.others(e.isPlugin)
+	others = append(others, quote(e.URL))
+	if c.plugin.keys > 0 {
+		return checked(c.plugin.replace(c.text, others))
 	}
 	// A fixed path on strict JSON that does not have the key: the one case in which sjson has nothing to get wrong.
-	text, err := sjson.SetRaw(c.text, "plugin", list)
+	text, err := sjson.SetRaw(c.text, "plugin", "["+strings.Join(others, ",")+"]")
 	if err != nil {
 		return "", errNotStrict
 	}
@@ -54,7 +65,8 @@ func Merge(content string, e Entry) (string, error) {
 }
 
 // Remove returns content without our entries: as Merge's input was, in strict, compact JSON. It returns "" when nothing
-// is left, which is also what "$schema" alone comes to where an entry of ours was dropped.
+// is left, which is also what "$schema" alone comes to where an entry of ours was dropped. "plugins" stays where it is
+// left empty, and so does "plugin" beside it if no other key of OpenCode 1 is there: both were there before us.
 //
 // An error is a [*SyntaxError], unless e itself is unusable.
 func Remove(content string, e Entry) (string, error) {
@@ -62,14 +74,18 @@ func Remove(content string, e Entry) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	others, dropped := c.others(e)
+	others, removed := c.plugins.others(e.isPlugins)
+	if removed > 0 {
+		c = examine(c.plugins.replace(c.text, others))
+	}
+	others, dropped := c.plugin.others(e.isPlugin)
 	switch {
 	case dropped == 0:
-	case len(others) == 0 && c.plugins == 1:
-		c = examine(c.withoutList())
+	case len(others) == 0 && c.plugin.keys == 1 && (c.plugins.keys == 0 || c.decided):
+		c = examine(c.plugin.remove(c.text))
 	default:
 		// Of duplicate keys an emptied one stays: without it the one before would come to life.
-		c = examine(c.withList("[" + strings.Join(others, ",") + "]"))
+		c = examine(c.plugin.replace(c.text, others))
 	}
 	if c.members == 0 || c.members == 1 && c.schema && dropped > 0 {
 		return "", nil
@@ -82,15 +98,32 @@ var (
 	errNotStrict = errors.New("the configuration cannot be written as strict JSON")
 )
 
+// version1 are the keys of OpenCode 1 by one of which an early OpenCode 2 took a configuration for one of OpenCode 1 and
+// dropped "plugins", "providers" and all else that is not (isV1 in its packages/core/src/v1/config/migrate.ts). From
+// 2.0.26 on it reads both. A key that is missing here costs nothing: the entry then goes to "plugins", which OpenCode 2
+// would have dropped anyway. One too many would cost the rest of the configuration.
+var version1 = map[string]bool{
+	"agent": true, "attachment": true, "autoshare": true, "command": true, "disabled_providers": true,
+	"enabled_providers": true, "layout": true, "logLevel": true, "mode": true, "permission": true, "plugin": true,
+	"provider": true, "reference": true, "server": true, "small_model": true, "snapshot": true, "tools": true,
+}
+
 // config is a configuration in strict, compact JSON, with what there is to know of its top level.
 type config struct {
-	text    string
-	members int
-	schema  bool // one of the members is "$schema" with our value
-	plugins int  // how many keys read "plugin"
+	text            string
+	members         int
+	schema          bool       // one of the members is "$schema" with our value
+	version1        bool       // one of the members is a key of OpenCode 1
+	decided         bool       // and not only "plugin" is
+	plugin, plugins pluginList // OpenCode 1's, and OpenCode 2's if it is a list
+}
+
+// A pluginList is a plugin list at the top level.
+type pluginList struct {
+	keys int // how many read its name
 	// The last one's key and value. It is the one that counts, as in JSON.parse; gjson and sjson would take the first,
 	// which is why neither is asked for a path that is there.
-	key, list gjson.Result
+	key, value gjson.Result
 }
 
 // load reads content for Merge and Remove.
@@ -114,21 +147,27 @@ func examine(text string) config {
 	gjson.Parse(text).ForEach(func(key, value gjson.Result) bool {
 		switch key.Str {
 		case "plugin":
-			c.plugins++
-			c.key, c.list = key, value
+			c.plugin = pluginList{c.plugin.keys + 1, key, value}
+		case "plugins":
+			c.plugins = pluginList{c.plugins.keys + 1, key, value}
 		case "$schema":
 			c.schema = c.schema || value.Str == Schema
 		}
+		c.version1 = c.version1 || version1[key.Str]
+		c.decided = c.decided || version1[key.Str] && key.Str != "plugin"
 		c.members++
 		return true
 	})
+	if !c.plugins.value.IsArray() { // OpenCode 1 takes no notice of it: it is somebody else's
+		c.plugins = pluginList{}
+	}
 	return c
 }
 
-// others returns the entries of the plugin list that are not ours, each as it is written, and how many were ours.
-func (c config) others(e Entry) (raw []string, dropped int) {
-	c.list.ForEach(func(_, entry gjson.Result) bool {
-		if e.is(entry) {
+// others returns the entries that are not ours, each as it is written, and how many were ours.
+func (l pluginList) others(ours func(gjson.Result) bool) (raw []string, dropped int) {
+	l.value.ForEach(func(_, entry gjson.Result) bool {
+		if ours(entry) {
 			dropped++
 		} else {
 			raw = append(raw, entry.Raw)
@@ -138,10 +177,25 @@ func (c config) others(e Entry) (raw []string, dropped int) {
 	return raw, dropped
 }
 
-// is reports whether an entry of the plugin list, "spec" or ["spec", options], is ours.
-func (e Entry) is(entry gjson.Result) bool {
+// isPlugin reports whether an entry of "plugin", "spec" or ["spec", options], is ours.
+func (e Entry) isPlugin(entry gjson.Result) bool {
 	if entry.IsArray() {
 		entry = entry.Get("0")
+	}
+	return entry.Type == gjson.String && e.means(entry.Str)
+}
+
+// isPlugins reports whether an entry of "plugins", "spec" or {"package": "spec", "options": …}, is ours.
+func (e Entry) isPlugins(entry gjson.Result) bool {
+	if entry.IsObject() {
+		object := entry
+		entry = gjson.Result{}
+		object.ForEach(func(key, value gjson.Result) bool { // of duplicate keys the last one counts
+			if key.Str == "package" {
+				entry = value
+			}
+			return true
+		})
 	}
 	return entry.Type == gjson.String && e.means(entry.Str)
 }
@@ -150,12 +204,14 @@ func (e Entry) means(spec string) bool {
 	return spec == e.URL || e.Means != nil && e.Means(spec)
 }
 
-func (c config) withList(list string) string {
-	return c.text[:c.list.Index] + list + c.text[c.list.Index+len(c.list.Raw):]
+// replace returns the text with other entries in the list.
+func (l pluginList) replace(text string, entries []string) string {
+	return text[:l.value.Index] + "[" + strings.Join(entries, ",") + "]" + text[l.value.Index+len(l.value.Raw):]
 }
 
-func (c config) withoutList() string {
-	before, after := c.text[:c.key.Index], c.text[c.list.Index+len(c.list.Raw):]
+// remove returns the text without the list.
+func (l pluginList) remove(text string) string {
+	before, after := text[:l.key.Index], text[l.value.Index+len(l.value.Raw):]
 	if shorter, ok := strings.CutSuffix(before, ","); ok {
 		return shorter + after
 	}

@@ -40,7 +40,6 @@ func TestMerge(t *testing.T) {
 		{"schema alone", `{"$schema":"https://opencode.ai/config.json"}`, `{"$schema":"https://opencode.ai/config.json","plugin":[OURS]}`},
 		{"empty list", `{"plugin":[]}`, `{"plugin":[OURS]}`},
 		{"list", `{"plugin":["a"],"model":"m"}`, `{"plugin":["a",OURS],"model":"m"}`},
-		{"version 2's key is another key", `{"plugins":["a"],"providers":{"p":{}}}`, `{"plugins":["a"],"providers":{"p":{}},"plugin":[OURS]}`},
 
 		// JSONC (B9, F8).
 		{"comments and trailing commas", "{ // c\n \"plugin\": [\"a\",], }", `{"plugin":["a",OURS]}`},
@@ -68,7 +67,8 @@ func TestMerge(t *testing.T) {
 		{"the same base name", `{"plugin":["file:///home/u/other/mcp-reconnect/"]}`, `{"plugin":["file:///home/u/other/mcp-reconnect/",OURS]}`},
 		{"every type", `{"plugin":[null,true,0,-0,1e5,"",[],["x"],["x",{}],[[OURS],1],{},{"package":OURS}]}`, `{"plugin":[null,true,0,-0,1e5,"",[],["x"],["x",{}],[[OURS],1],{},{"package":OURS},OURS]}`},
 		{"ours in the wrong place", `{"plugin":[["x",OURS],[[OURS]],{"x":OURS}]}`, `{"plugin":[["x",OURS],[[OURS]],{"x":OURS},OURS]}`},
-		{"ours under another key", `{"plugins":[OURS],"x":{"plugin":[OURS]}}`, `{"plugins":[OURS],"x":{"plugin":[OURS]},"plugin":[OURS]}`},
+		{"ours under another key", `{"Plugin":[OURS],"x":{"plugin":[OURS]}}`, `{"Plugin":[OURS],"x":{"plugin":[OURS]},"plugin":[OURS]}`},
+		{"what is an entry in the other list", `{"plugin":[{"package":OURS}],"plugins":[[OURS,{}]]}`, `{"plugin":[{"package":OURS},OURS],"plugins":[[OURS,{}]]}`},
 		{"long numbers", `{"x":12345678901234567890,"y":1e400,"z":1.0,"n":-0}`, `{"x":12345678901234567890,"y":1e400,"z":1.0,"n":-0,"plugin":[OURS]}`},
 		{"tokens", `{"k":"{env:KEY}","f":"{file:./x y}","plugin":["{env:P}"]}`, `{"k":"{env:KEY}","f":"{file:./x y}","plugin":["{env:P}",OURS]}`},
 		{"escapes as written", `{"a":"\u0026 & \u003c < \/ / \u00e9 é \u2028 ` + "\u2028" + ` \ud83d\ude00 😀 \ud800 \u0000"}`, `{"a":"\u0026 & \u003c < \/ / \u00e9 é \u2028 ` + "\u2028" + ` \ud83d\ude00 😀 \ud800 \u0000","plugin":[OURS]}`},
@@ -76,6 +76,23 @@ func TestMerge(t *testing.T) {
 		{"keys that are path syntax", `{"a.b":1,"plugin.x":2,"plugin.-1":2,"@pretty":3,"plu*":4,"plug?n":5,"":6,"-1":7,":plugin":8,"#":9,"a|b":10,"\\plugin":11,"!":12}`,
 			`{"a.b":1,"plugin.x":2,"plugin.-1":2,"@pretty":3,"plu*":4,"plug?n":5,"":6,"-1":7,":plugin":8,"#":9,"a|b":10,"\\plugin":11,"!":12,"plugin":[OURS]}`},
 		{"keys that differ a little", `{"Plugin":1,"plugin ":2,"plugin\u0000":3,"plugin\ud800":4,"plugin\ud800\u0061":5}`, `{"Plugin":1,"plugin ":2,"plugin\u0000":3,"plugin\ud800":4,"plugin\ud800\u0061":5,"plugin":[OURS]}`},
+
+		// OpenCode 2's list (B15, B16).
+		{"version 2", `{"plugins":["a"],"providers":{"p":{}}}`, `{"plugins":["a",OURS],"providers":{"p":{}}}`},
+		{"version 2, empty", `{"plugins":[]}`, `{"plugins":[OURS]}`},
+		{"version 2, ours in every form", `{"plugins":[OURS,{"package":OURS,"options":{}},"-x",{"package":"a"},{"package":"/data/a b/mcp-reconnect"},{}]}`,
+			`{"plugins":["-x",{"package":"a"},{},OURS]}`},
+		{"version 2, of duplicate keys the last counts", `{"plugins":["a"],"plu\u0067ins":["b",{"package":OURS,"package":"c"}]}`,
+			`{"plugins":["a"],"plu\u0067ins":["b",{"package":OURS,"package":"c"},OURS]}`},
+		{"both", `{"plugin":["a"],"plugins":["b"]}`, `{"plugin":["a",OURS],"plugins":["b"]}`},
+		{"both, ours in either", `{"plugins":["b",OURS],"plugin":[OURS,"a"]}`, `{"plugins":["b"],"plugin":["a",OURS]}`},
+		{"both, ours under plugins alone", `{"plugin":[],"plugins":[{"package":OURS}]}`, `{"plugin":[OURS],"plugins":[]}`},
+		{"plugins beside another key of version 1", `{"plugins":["a",OURS],"provider":{}}`, `{"plugins":["a"],"provider":{},"plugin":[OURS]}`},
+		{"plugins that are no list", `{"plugins":{"x":1},"model":"m"}`, `{"plugins":{"x":1},"model":"m","plugin":[OURS]}`},
+		{"plugins that are no list, beside plugin", `{"plugins":null,"plugin":["a"]}`, `{"plugins":null,"plugin":["a",OURS]}`},
+		{"plugins that are a list no more", `{"plugins":[OURS],"plugins":"x"}`, `{"plugins":[OURS],"plugins":"x","plugin":[OURS]}`},
+		{"plugins beside a key of version 1 further down", `{"plugins":[],"x":{"provider":{}}}`, `{"plugins":[OURS],"x":{"provider":{}}}`},
+		{"keys of version 2 without plugins", `{"providers":{}}`, `{"providers":{},"plugin":[OURS]}`},
 
 		// Of duplicate keys the last one counts; keys are compared decoded.
 		{"key with an escape", `{"plu\u0067in":["a"]}`, `{"plu\u0067in":["a",OURS]}`},
@@ -124,7 +141,11 @@ func TestRemove(t *testing.T) {
 		{"no list", `{"a":1.0}`, `{"a":1.0}`},
 		{"duplicate stays shadowed", `{"plugin":["a"],"plugin":[OURS]}`, `{"plugin":["a"],"plugin":[]}`},
 		{"ours in a shadowed duplicate", `{"plugin":[OURS],"plugin":["a"]}`, `{"plugin":[OURS],"plugin":["a"]}`},
-		{"under another key", `{"plugins":[OURS]}`, `{"plugins":[OURS]}`},
+		{"under another key", `{"Plugin":[OURS]}`, `{"Plugin":[OURS]}`},
+		{"version 2", `{"plugins":["a",OURS,{"package":OURS}],"providers":{}}`, `{"plugins":["a"],"providers":{}}`},
+		{"version 2, alone", `{"plugins":[OURS]}`, `{"plugins":[]}`},
+		{"both, where plugin alone makes it OpenCode 1's", `{"plugins":[OURS,"b"],"plugin":[OURS]}`, `{"plugins":["b"],"plugin":[]}`},
+		{"both, where another key does, too", `{"plugins":[OURS,"b"],"plugin":[OURS],"tools":{}}`, `{"plugins":["b"],"tools":{}}`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package configmerge
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -79,7 +80,7 @@ var (
 		"null", "true", "false", "0", "-0", "1.0", "1e400", "12345678901234567890", "-1.50E-07",
 	})
 	genKeys = rapid.SampledFrom([]string{
-		"a", "b", "$schema", "model", "plugins", "a.b", "plugin.x", "@pretty", "plu*", "", "-1", "é", "Plugin", "sk-secret", "\u2028", "\\", `"`,
+		"a", "b", "$schema", "model", "provider", "providers", "tools", "a.b", "plugin.x", "@pretty", "plu*", "", "-1", "é", "Plugin", "sk-secret", "\u2028", "\\", `"`,
 	})
 )
 
@@ -160,7 +161,7 @@ func drawValue(t *rapid.T, depth int) model {
 	case depth < 3 && n == 1:
 		o := object{}
 		for range rapid.IntRange(0, 3).Draw(t, "members") {
-			key := rapid.OneOf(genKeys, rapid.Just("plugin")).Draw(t, "key")
+			key := rapid.OneOf(genKeys, rapid.SampledFrom([]string{"plugin", "plugins"})).Draw(t, "key")
 			o = append(o, member{key, spell(t, key), drawValue(t, depth+1)})
 		}
 		return o
@@ -168,23 +169,29 @@ func drawValue(t *rapid.T, depth int) model {
 	return literal(genWords.Draw(t, "literal"))
 }
 
-func drawPlugin(t *rapid.T) plugin {
+// drawPlugin draws an entry of the list of that name.
+func drawPlugin(t *rapid.T, name string) plugin {
 	spec := spell(t, rapid.SampledFrom(append([]string{url}, spellings...)).Draw(t, "spelling"))
-	switch rapid.IntRange(0, 4).Draw(t, "entry") {
+	named := func(key string, value model) member { return member{key, spell(t, key), value} }
+	switch rapid.IntRange(0, 6).Draw(t, "entry") {
 	case 0:
 		return plugin{spec, true}
 	case 1:
-		return plugin{list{spec, drawValue(t, 2)}, true}
+		return plugin{list{spec, drawValue(t, 2)}, name == "plugin"}
 	case 2:
 		return plugin{list{list{spec}, spec}, false}
 	case 3:
 		return plugin{list{literal(`"a"`), spec}, false}
+	case 4:
+		return plugin{object{named("options", drawValue(t, 2)), named("package", literal(`"a"`)), named("package", spec)}, name == "plugins"}
+	case 5:
+		return plugin{object{named("package", spec), named("package", literal(`"a"`))}, false}
 	}
 	return plugin{drawValue(t, 1), false}
 }
 
 // drawDocument draws a configuration: any members, and in most of them one or more plugin lists. Before the last of
-// those a key that reads "plugin" may hold anything.
+// those of a name a key that reads the same may hold anything.
 func drawDocument(t *rapid.T) object {
 	o := object{}
 	for range rapid.IntRange(0, 4).Draw(t, "members") {
@@ -195,23 +202,25 @@ func drawDocument(t *rapid.T) object {
 		}
 		o = append(o, member{key, spell(t, key), value})
 	}
-	for i, n := 0, rapid.SampledFrom([]int{0, 1, 1, 1, 2, 3}).Draw(t, "plugin keys"); i < n; i++ {
-		var value model = drawValue(t, 0)
-		if i == n-1 || rapid.Bool().Draw(t, "is a list") {
-			l := list{}
-			for range rapid.IntRange(0, 5).Draw(t, "entries") {
-				l = append(l, drawPlugin(t))
+	for _, name := range []string{"plugin", "plugins"} {
+		for i, n := 0, rapid.SampledFrom([]int{0, 0, 1, 1, 1, 2, 3}).Draw(t, name+" keys"); i < n; i++ {
+			var value model = drawValue(t, 0)
+			if _, isList := value.(list); isList || i == n-1 && name == "plugin" || rapid.IntRange(0, 3).Draw(t, "is a list") > 0 {
+				l := list{}
+				for range rapid.IntRange(0, 5).Draw(t, "entries") {
+					l = append(l, drawPlugin(t, name))
+				}
+				value = l
 			}
-			value = l
-		}
-		// Where they stand among the other members does not matter, as long as the list stays the last of its key.
-		from := 0
-		for j, m := range o {
-			if m.key == "plugin" {
-				from = j + 1
+			// Where they stand among the other members does not matter, as long as the list stays the last of its key.
+			from := 0
+			for j, m := range o {
+				if m.key == name {
+					from = j + 1
+				}
 			}
+			o = slices.Insert(o, rapid.IntRange(from, len(o)).Draw(t, "place"), member{name, spell(t, name), value})
 		}
-		o = slices.Insert(o, rapid.IntRange(from, len(o)).Draw(t, "place"), member{"plugin", spell(t, "plugin"), value})
 	}
 	return o
 }
@@ -226,16 +235,28 @@ func drawText(t *rapid.T, o object) string {
 	return b.String()
 }
 
-// effective returns the place of the member that is the plugin list, or -1, and how many keys read "plugin".
-func (o object) effective() (place, keys int) {
+// effective returns the place of the member that is the list of that name, or -1, and how many keys read the same. Other
+// values of "plugins" are none of ours.
+func (o object) effective(name string) (place, keys int) {
 	place = -1
 	for i, m := range o {
-		if m.key == "plugin" {
+		if m.key == name {
 			place = i
 			keys++
 		}
 	}
+	if place >= 0 {
+		if _, ok := o[place].value.(list); !ok {
+			return -1, keys
+		}
+	}
 	return place, keys
+}
+
+// keeps reports whether an empty "plugin" is to stay, as the one key by which the document is OpenCode 1's.
+func (o object) keeps() bool {
+	place, _ := o.effective("plugins")
+	return place >= 0 && !slices.ContainsFunc(o, func(m member) bool { return m.key == "provider" || m.key == "tools" })
 }
 
 // merged says what Merge has to make of a document, and removed what Remove has to.
@@ -244,7 +265,15 @@ func (o object) merged() object {
 		return object{{"$schema", `"$schema"`, literal(`"` + Schema + `"`)}, {"plugin", `"plugin"`, list{literal(ours)}}}
 	}
 	o = slices.Clone(o)
-	place, _ := o.effective()
+	place, _ := o.effective("plugin")
+	place2, _ := o.effective("plugins")
+	if place2 >= 0 {
+		o[place2].value, _ = split(o[place2].value)
+		if !o.version1() {
+			o[place2].value = append(o[place2].value.(list), literal(ours))
+			return o
+		}
+	}
 	if place < 0 {
 		return append(o, member{"plugin", `"plugin"`, list{literal(ours)}})
 	}
@@ -253,14 +282,22 @@ func (o object) merged() object {
 	return o
 }
 
+// version1 reports whether OpenCode 2 may take the document for one of OpenCode 1.
+func (o object) version1() bool {
+	return slices.ContainsFunc(o, func(m member) bool { return m.key == "plugin" || m.key == "provider" || m.key == "tools" })
+}
+
 func (o object) removed() object {
 	o = slices.Clone(o)
+	if place, _ := o.effective("plugins"); place >= 0 {
+		o[place].value, _ = split(o[place].value)
+	}
 	ours := false
-	if place, keys := o.effective(); place >= 0 {
+	if place, keys := o.effective("plugin"); place >= 0 {
 		kept, dropped := split(o[place].value)
 		o[place].value = kept
 		ours = dropped > 0
-		if len(kept) == 0 && ours && keys == 1 {
+		if len(kept) == 0 && ours && keys == 1 && !o.keeps() {
 			o = slices.Delete(o, place, place+1)
 		}
 	}
@@ -310,18 +347,18 @@ func TestMergeProperties(t *testing.T) {
 
 		// As JSON: read the strict spelling, drop ours, append ours, with nothing but encoding/json.
 		want := decodeNumbers(t, strictText(o)).(map[string]any)
-		var entries []any
-		if place, _ := o.effective(); place >= 0 {
-			for i, value := range want["plugin"].([]any) {
-				if p, ok := o[place].value.(list)[i].(plugin); !ok || !p.ours {
-					entries = append(entries, value)
+		for _, name := range []string{"plugin", "plugins"} {
+			if place, _ := o.effective(name); place >= 0 {
+				entries := []any{}
+				for i, value := range want[name].([]any) {
+					if !o[place].value.(list)[i].(plugin).ours {
+						entries = append(entries, value)
+					}
 				}
+				want[name] = entries
 			}
 		}
-		if len(want) == 0 {
-			want["$schema"] = Schema
-		}
-		want["plugin"] = append(entries, url)
+		addTo(want)
 		if diff := cmp.Diff(want, decodeNumbers(t, got)); diff != "" {
 			t.Fatalf("%q: as JSON, -want +got:\n%s", content, diff)
 		}
@@ -334,6 +371,19 @@ func TestMergeProperties(t *testing.T) {
 			t.Fatalf("%q: merging twice:\n got %s, %v\nwant %s", content, again, err, got)
 		}
 	})
+}
+
+// addTo adds our entry, and "$schema" where there is nothing, to what encoding/json read.
+func addTo(config map[string]any) {
+	if len(config) == 0 {
+		config["$schema"] = Schema
+	}
+	name := "plugin"
+	if _, ok := config["plugins"].([]any); ok && !slices.ContainsFunc(slices.Collect(maps.Keys(config)), func(key string) bool { return version1[key] }) {
+		name = "plugins"
+	}
+	entries, _ := config[name].([]any)
+	config[name] = append(entries, url)
 }
 
 func TestRemoveProperties(t *testing.T) {
@@ -365,7 +415,7 @@ func TestRemoveProperties(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%q: %v", merged, err)
 		}
-		if place, keys := o.effective(); keys == 1 && len(o[place].value.(list)) == 0 {
+		if place, keys := o.effective("plugin"); keys == 1 && len(o[place].value.(list)) == 0 && !o.keeps() {
 			o = slices.Delete(slices.Clone(o), place, place+1)
 			want = ""
 			if left := o.removed(); len(left) > 0 {
@@ -433,28 +483,44 @@ func checkAny(t interface {
 	if again, err := Remove(left, entry); again != left || err != nil {
 		t.Errorf("%q: removing twice:\n got %s, %v\nwant %s", content, again, err, left)
 	}
-	entries := decodeNumbers(t, got).(map[string]any)["plugin"].([]any)
-	if n := countOurs(entries); n != 1 || entries[len(entries)-1] != url {
-		t.Errorf("%q: ours stands there %d times: %s", content, n, got)
+	config := decodeNumbers(t, got).(map[string]any)
+	first, second := countOurs(config, "plugin"), countOurs(config, "plugins")
+	if last := func(name string) bool { l, _ := config[name].([]any); return len(l) > 0 && l[len(l)-1] == url }; first+second != 1 ||
+		first == 1 && !last("plugin") || second == 1 && !last("plugins") {
+		t.Errorf("%q: ours stands there %d and %d times: %s", content, first, second, got)
 	}
 	if left != "" {
-		entries, _ := decodeNumbers(t, left).(map[string]any)["plugin"].([]any)
-		if n := countOurs(entries); n != 0 {
+		config, _ := decodeNumbers(t, left).(map[string]any)
+		if n := countOurs(config, "plugin") + countOurs(config, "plugins"); n != 0 {
 			t.Errorf("%q: ours still stands there %d times: %s", content, n, left)
 		}
 	}
 }
 
-func countOurs(entries []any) (n int) {
+// countOurs counts our entries in the list of that name.
+func countOurs(config map[string]any, name string) (n int) {
+	entries, _ := config[name].([]any)
 	for _, value := range entries {
-		if tuple, ok := value.([]any); ok && len(tuple) > 0 {
-			value = tuple[0]
-		}
-		if spec, ok := value.(string); ok && (spec == url || slices.Contains(spellings, spec)) {
+		if isOurs(value, name) {
 			n++
 		}
 	}
 	return n
+}
+
+func isOurs(value any, name string) bool {
+	switch entry := value.(type) {
+	case []any:
+		if name == "plugin" && len(entry) > 0 {
+			value = entry[0]
+		}
+	case map[string]any:
+		if name == "plugins" {
+			value = entry["package"]
+		}
+	}
+	spec, ok := value.(string)
+	return ok && (spec == url || slices.Contains(spellings, spec))
 }
 
 func FuzzMerge(f *testing.F) {
@@ -465,6 +531,7 @@ func FuzzMerge(f *testing.F) {
 	}
 	for _, content := range []string{
 		"", "{}", "\ufeff", `{"plugin":[` + ours + `,"a",["/data/a b/mcp-reconnect",{"x":1}],null,[["x"]],{}]}`,
+		`{"plugins":["a",{"package":` + ours + `}],"providers":{"p":{}}}`, `{"plugins":[` + ours + `],"plugin":["a"]}`, `{"plugins":[],"tools":{}}`,
 		"{ // c\r\n \"plu\\u0067in\": [\"a\",], /* d */ \"plugin\": [],\n}", `{"plugin":["a"],"plugin":[` + ours + `]}`,
 		`{"x":12345678901234567890,"y":1e400,"z":1.0,"a.b":"{env:KEY}","":"{file:./x}","@pretty":"\ud83d\ude00"}`,
 		realistic(1 << 10),
@@ -482,23 +549,23 @@ func FuzzMerge(f *testing.F) {
 		if !ok {
 			return
 		}
-		var others []any
-		value, there := want["plugin"]
-		if there {
+		_, there := want["plugin"]
+		_, there2 := want["plugins"]
+		for _, name := range []string{"plugin", "plugins"} {
+			value, ok := want[name]
+			if !ok {
+				continue
+			}
 			entries, ok := value.([]any)
+			if !ok && name == "plugins" {
+				continue
+			}
 			if !ok {
 				return
 			}
-			for _, value := range entries {
-				if countOurs([]any{value}) == 0 {
-					others = append(others, value)
-				}
-			}
+			want[name] = slices.DeleteFunc(entries, func(value any) bool { return isOurs(value, name) })
 		}
-		if len(want) == 0 {
-			want["$schema"] = Schema
-		}
-		want["plugin"] = append(others, url)
+		addTo(want)
 		got, err := Merge(content, entry)
 		if err != nil {
 			t.Fatalf("%q is valid JSON, but: %v", content, err)
@@ -507,7 +574,7 @@ func FuzzMerge(f *testing.F) {
 			t.Errorf("%q: -want +got:\n%s", content, diff)
 		}
 		// Where the list is new, the text before it is the one that was there, without its white space.
-		if len(want) > 1 && !there && content != "" {
+		if len(want) > 1 && !there && !there2 && content != "" {
 			var compact bytes.Buffer
 			if err := json.Compact(&compact, []byte(content)); err != nil {
 				t.Fatal(err)

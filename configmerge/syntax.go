@@ -98,7 +98,10 @@ func strict(b []byte) (string, bool) {
 		return "", false
 	}
 	text := compact.String()
-	if c := examine(text); text[0] != '{' || c.plugins > 0 && !c.list.IsArray() {
+	if text[0] != '{' {
+		return "", false
+	}
+	if c := examine(text); c.plugin.keys > 0 && !c.plugin.value.IsArray() {
 		return "", false
 	}
 	return text, true

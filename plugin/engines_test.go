@@ -132,7 +132,7 @@ func (e script) event(i *instance, kind string, properties object) {
 
 func (e script) dispose(i *instance) { i.hook("dispose") }
 
-func (e script) settle() { e.sim.run("0") } // lets the promises' jobs run
+func (e script) settle() { e.sim.jobs() }
 
 func (e script) left() string {
 	if left := e.sim.run(`globalThis[Symbol.for("mcp-reconnect/1")]`); !goja.IsUndefined(left) {

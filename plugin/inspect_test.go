@@ -53,6 +53,7 @@ func TestInspect(t *testing.T) {
 			[]Flaw{{Kind: Foreign, Path: "."}}},
 		{"a link for a directory", link("."), []Flaw{{Kind: Symlink, Path: "."}}},
 		{"no plugin.js", remove("plugin.js"), []Flaw{{Kind: Missing, Path: "plugin.js"}}},
+		{"no server.js, as before OpenCode 2", remove("server.js"), []Flaw{{Kind: Missing, Path: "server.js"}}},
 		{"no package.json", remove("package.json"), []Flaw{{Kind: Missing, Path: "package.json"}}},
 		{"a link for a file", link("plugin.js"), []Flaw{{Kind: Symlink, Path: "plugin.js"}}},
 		{"a directory for a file", func(t *testing.T, dir string) {
@@ -62,6 +63,8 @@ func TestInspect(t *testing.T) {
 		{"somebody else's", edit("plugin.js", func(string) string { return "export default 1\n" }), []Flaw{{Kind: Foreign, Path: "plugin.js"}}},
 		{"readable for all", chmod(".", 0o755), []Flaw{{Kind: Mode, Path: ".", Detail: "0755 instead of 0700"}}},
 		{"writable for the group", chmod("plugin.js", 0o620), []Flaw{{Kind: Mode, Path: "plugin.js", Detail: "0620 instead of 0600", Grave: true}}},
+		{"a server.js for all to read", chmod("server.js", 0o644), []Flaw{{Kind: Mode, Path: "server.js", Detail: "0644 instead of 0600"}}},
+		{"an edited server.js", replace("server.js", "\n", "\nevil()\n"), []Flaw{{Kind: Differs, Path: "server.js", Line: 2, Detail: "it was edited"}}},
 		{"another version", replace("plugin.js", "mcp-reconnect "+Version, "mcp-reconnect 0.0.9"),
 			[]Flaw{{Kind: Differs, Path: "plugin.js", Line: 1, Detail: "it is of version 0.0.9, and this is " + Version}}},
 		{"a version that cannot be shown", replace("plugin.js", "mcp-reconnect "+Version, "mcp-reconnect \x1b"),

@@ -49,12 +49,13 @@ func Install(dataDir string, p Policy) (Installation, error) {
 
 // files are what stands in the plugin's directory for a policy.
 func (l Location) files(p Policy) ([]*file, error) {
-	js, err := Render(p)
+	scripts, err := render(p, template.OpenCode1, template.OpenCode2)
 	if err != nil {
 		return nil, err
 	}
 	return []*file{
-		{path: filepath.Join(l.Dir, pluginName), marker: template.Marker, content: js},
+		{path: filepath.Join(l.Dir, pluginName), marker: template.Marker, content: scripts[0]},
+		{path: filepath.Join(l.Dir, serverName), marker: template.Marker, content: scripts[1]},
 		{path: filepath.Join(l.Dir, packageName), marker: packageMarker, content: []byte(packageJSON)},
 	}, nil
 }

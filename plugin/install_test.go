@@ -76,10 +76,10 @@ func names(t *testing.T, dir string) []string {
 func checkInstalled(t *testing.T, dir string) {
 	t.Helper()
 	js, err := Render(DefaultPolicy())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]string{"plugin.js": string(js), "package.json": packageJSON} {
+	must(t, err)
+	server, err := RenderServer(DefaultPolicy())
+	must(t, err)
+	for name, want := range map[string]string{"plugin.js": string(js), "server.js": string(server), "package.json": packageJSON} {
 		got, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
@@ -98,7 +98,7 @@ func checkInstalled(t *testing.T, dir string) {
 	if info, err := os.Lstat(dir); err != nil || info.Mode() != fs.ModeDir|0o700 {
 		t.Errorf("the directory has mode %v, %v", info.Mode(), err)
 	}
-	if got := names(t, dir); !slices.Equal(got, []string{"package.json", "plugin.js"}) {
+	if got := names(t, dir); !slices.Equal(got, []string{"package.json", "plugin.js", "server.js"}) {
 		t.Errorf("the directory holds %q", got)
 	}
 }
@@ -118,6 +118,7 @@ func TestInstallOverWhateverStoodThere(t *testing.T) {
 		"older plugin, 0644": func(t *testing.T, dir string) {
 			must(t, os.WriteFile(filepath.Join(dir, "plugin.js"), []byte(older), 0o644))
 			must(t, os.Chmod(filepath.Join(dir, "plugin.js"), 0o644))
+			must(t, os.WriteFile(filepath.Join(dir, "server.js"), []byte(older), 0o644))
 			must(t, os.WriteFile(filepath.Join(dir, "package.json"), []byte(packageMarker+"}"), 0o644))
 		},
 		"same bytes, 0666": func(t *testing.T, dir string) {
@@ -130,7 +131,7 @@ func TestInstallOverWhateverStoodThere(t *testing.T) {
 			must(t, os.WriteFile(filepath.Join(dir, "plugin.js"), append(js, "// edited\n"...), 0o600))
 		},
 		"symlinks": func(t *testing.T, dir string) {
-			for _, file := range []string{"plugin.js", "package.json"} {
+			for _, file := range []string{"plugin.js", "server.js", "package.json"} {
 				target := secret(t)
 				must(t, os.Symlink(target, filepath.Join(dir, file)))
 				t.Cleanup(func() {
@@ -178,7 +179,7 @@ func TestUnchangedPluginKeepsItsMtime(t *testing.T) {
 	data := t.TempDir()
 	dir := install(t, data).Dir
 	long := time.Now().Add(-time.Hour).Truncate(time.Second)
-	for _, name := range []string{"plugin.js", "package.json"} {
+	for _, name := range []string{"plugin.js", "server.js", "package.json"} {
 		must(t, os.Chtimes(filepath.Join(dir, name), long, long))
 	}
 	before := listing(t, dir)
@@ -204,7 +205,7 @@ func TestUpdatedSaysThatRunningServersAreStale(t *testing.T) {
 }
 
 func TestForeignFilesAreLeftAlone(t *testing.T) { // C14
-	for _, name := range []string{"plugin.js", "package.json"} {
+	for _, name := range []string{"plugin.js", "server.js", "package.json"} {
 		for what, put := range map[string]func(path string) error{
 			"text":      func(path string) error { return os.WriteFile(path, []byte("export default 1\n"), 0o644) },
 			"empty":     func(path string) error { return os.WriteFile(path, nil, 0o644) },
@@ -260,14 +261,16 @@ func TestConcurrentInstalls(t *testing.T) {
 	data := t.TempDir()
 	policies := []Policy{DefaultPolicy(), DefaultPolicy()}
 	policies[1].MaxAttempts = 3
-	whole := map[string]bool{}
+	whole := map[string]map[string]bool{"plugin.js": {}, "server.js": {}}
 	for _, p := range policies {
 		js, err := Render(p)
 		must(t, err)
-		whole[string(js)] = true
+		whole["plugin.js"][string(js)] = true
+		server, err := RenderServer(p)
+		must(t, err)
+		whole["server.js"][string(server)] = true
 	}
 	dir := install(t, data).Dir
-	path := filepath.Join(dir, "plugin.js")
 
 	stop := make(chan struct{})
 	reads := 0
@@ -279,14 +282,17 @@ func TestConcurrentInstalls(t *testing.T) {
 				return
 			default:
 			}
-			content, err := os.ReadFile(path)
-			if err != nil || !whole[string(content)] {
-				t.Errorf("a reader saw %d bytes, %v", len(content), err)
-				return
-			}
-			if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
-				t.Errorf("a reader saw mode %v, %v", info.Mode(), err)
-				return
+			for name, whole := range whole {
+				path := filepath.Join(dir, name)
+				content, err := os.ReadFile(path)
+				if err != nil || !whole[string(content)] {
+					t.Errorf("a reader of %s saw %d bytes, %v", name, len(content), err)
+					return
+				}
+				if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+					t.Errorf("a reader of %s saw mode %v, %v", name, info.Mode(), err)
+					return
+				}
 			}
 			reads++
 		}
@@ -309,7 +315,7 @@ func TestConcurrentInstalls(t *testing.T) {
 	if reads == 0 {
 		t.Error("the reader read nothing")
 	}
-	if got := names(t, dir); !slices.Equal(got, []string{"package.json", "plugin.js"}) {
+	if got := names(t, dir); !slices.Equal(got, []string{"package.json", "plugin.js", "server.js"}) {
 		t.Errorf("left behind: %q", got)
 	}
 }
@@ -344,11 +350,13 @@ func TestLocation(t *testing.T) {
 		t.Errorf("%q, %q", l.Entry, l.FileURL)
 	}
 	for entry, want := range map[string]bool{
-		l.Entry:                                                     true,
-		l.FileURL:                                                   true,
-		"/data dir/ü#%/mcp-reconnect":                               true,
-		"/data dir/ü#%/mcp-reconnect/":                              true,
-		"/data dir/ü#%/mcp-reconnect/plugin.js":                     true,
+		l.Entry:                                 true,
+		l.FileURL:                               true,
+		"/data dir/ü#%/mcp-reconnect":           true,
+		"/data dir/ü#%/mcp-reconnect/":          true,
+		"/data dir/ü#%/mcp-reconnect/plugin.js": true,
+		"/data dir/ü#%/mcp-reconnect/server.js": true,
+		"file:///data%20dir/%C3%BC%23%25/mcp-reconnect/server%2Ejs": true,
 		"/data dir/../data dir/./ü#%//mcp-reconnect":                true,
 		"file:///data%20dir/%c3%bc%23%25/mcp-reconnect":             true,
 		"file:///data%20dir/%C3%BC%23%25/mcp-reconnect/":            true,

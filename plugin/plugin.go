@@ -5,7 +5,6 @@
 package plugin
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -20,12 +19,13 @@ const Version = "0.1.0"
 
 const (
 	dirName     = "mcp-reconnect"
-	pluginName  = "plugin.js"
+	pluginName  = "plugin.js" // for OpenCode 1
+	serverName  = "server.js" // for OpenCode 2, which looks for this name in a directory
 	packageName = "package.json"
 )
 
 // packageJSON makes the directory a module for OpenCode 1, which resolves a
-// directory through "main". Its start doubles as the file's marker of ours.
+// directory through "main"; OpenCode 2 does not read it. Its start doubles as the file's marker of ours.
 const packageJSON = packageMarker + `,"version":"` + Version + `","private":true,"type":"module","main":"./` + pluginName + `"}` + "\n"
 
 const packageMarker = `{"name":"mcp-reconnect"`
@@ -66,21 +66,38 @@ func Locate(dataDir string) (Location, error) {
 }
 
 // Means reports whether an entry of a plugin list names the plugin at l, in
-// whatever spelling: as a URL or a path, of the directory or of plugin.js in it.
+// whatever spelling: as a URL or a path, of the directory or of a script of ours in it.
 func (l Location) Means(entry string) bool {
 	name, ok := pathOf(entry, runtime.GOOS == "windows")
-	return ok && l.pathname != "" && (name == l.pathname || name == l.pathname+"/"+pluginName)
+	if !ok || l.pathname == "" {
+		return false
+	}
+	return name == l.pathname || name == l.pathname+"/"+pluginName || name == l.pathname+"/"+serverName
 }
 
-// Render returns plugin.js for a policy. The same policy gives the same bytes.
-func Render(p Policy) ([]byte, error) {
+// Render returns plugin.js, which is for OpenCode 1, for a policy. The same policy
+// gives the same bytes.
+func Render(p Policy) ([]byte, error) { return first(render(p, template.OpenCode1)) }
+
+// RenderServer returns server.js, which is for OpenCode 2, as Render does plugin.js.
+// It is experimental: no OpenCode 2 has run it.
+func RenderServer(p Policy) ([]byte, error) { return first(render(p, template.OpenCode2)) }
+
+func first(renderings [][]byte, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	return renderings[0], nil
+}
+
+// render returns the script for each host.
+func render(p Policy, hosts ...template.Host) ([][]byte, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer
-	b.Grow(32 << 10) // more than it takes
-	if err := template.Render(&b, template.Data{Version: Version, Settings: p.rendered()}); err != nil {
+	renderings, err := template.Render(template.Data{Version: Version, Settings: p.rendered()}, hosts...)
+	if err != nil {
 		return nil, fmt.Errorf("rendering the plugin: %w", err)
 	}
-	return b.Bytes(), nil
+	return renderings, nil
 }

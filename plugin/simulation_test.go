@@ -20,8 +20,9 @@ import (
 )
 
 // A simulation is a model of one OpenCode 1 process with an engine that
-// reconnects its servers, in virtual time. The model checks the rules that hold at every
-// step itself: which calls are made, on what, how many at once.
+// reconnects its servers, in virtual time; locations of OpenCode 2 are in
+// simulation2_test.go. The model checks the rules that hold at every step itself:
+// which calls are made, on what, how many at once.
 type simulation struct {
 	t         rapid.TB
 	policy    Policy
@@ -33,7 +34,9 @@ type simulation struct {
 	nextTimer int64
 	factory   goja.Callable
 	instances []*instance
-	most      int // most connects that ever were in flight
+	locations []*location // of OpenCode 2
+	requests  []*request  // for reloads there, which have not settled
+	most      int         // most connects that ever were in flight
 	history   []string
 	calls     []string  // of the engines', but for what hosts say in their own words
 	oursFirst bool      // of what is due at the same time, the engines' timers run first
@@ -119,9 +122,10 @@ func simulate(t testing.TB, change func(*Policy)) *simulation {
 // compiled keeps what was compiled for a policy: histories by the thousand run the same.
 var compiled sync.Map
 
-func compile(t rapid.TB, policy Policy) *goja.Program {
+// compile compiles a file of a rendering.
+func compile(t rapid.TB, file string, render func(Policy) ([]byte, error), policy Policy) *goja.Program {
 	t.Helper()
-	js, err := Render(policy)
+	js, err := render(policy)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,12 +134,12 @@ func compile(t rapid.TB, policy Policy) *goja.Program {
 	}
 	result := api.Transform(string(js), api.TransformOptions{
 		Format: api.FormatCommonJS,
-		Define: map[string]string{"import.meta.url": `"file://` + dataDirectory + `/plugin.js"`},
+		Define: map[string]string{"import.meta.url": `"file://` + dataDirectory + `/` + file + `"`},
 	})
 	if len(result.Errors) > 0 {
 		t.Fatal(result.Errors[0].Text)
 	}
-	program, err := goja.Compile("plugin.js", string(result.Code), false)
+	program, err := goja.Compile(file, "(() => {"+string(result.Code)+"})()", false) // a module's names are its own
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,6 +148,18 @@ func compile(t rapid.TB, policy Policy) *goja.Program {
 }
 
 func newSimulation(t rapid.TB, policy Policy) *simulation {
+	t.Helper()
+	s := newProcess(t, policy)
+	factory, ok := goja.AssertFunction(s.load1())
+	if !ok {
+		t.Fatal("the default export is no function")
+	}
+	s.factory = factory
+	return s
+}
+
+// newProcess is a process that has loaded no plugin yet.
+func newProcess(t rapid.TB, policy Policy) *simulation {
 	t.Helper()
 	s := &simulation{t: t, policy: policy, vm: goja.New(), now: epoch}
 	s.engine = script{s}
@@ -157,19 +173,24 @@ func newSimulation(t rapid.TB, policy Policy) *simulation {
 			s.timers.remove(id)
 		}
 	})
-	s.run(`var module = {exports: {}}; var process = {env: {API_KEY: "swordfish", OTHER_TOKEN: "swordfish99", A_PASS: "short"}, argv: ["bun", "serve"], cwd: () => "/", pid: 4242, kill(pid) { if (pid !== 4242 && pid !== 4243) throw Object.assign(new Error("kill"), {code: pid === 4244 ? "EPERM" : "ESRCH"}) }}; var console = new Proxy({}, {get() { throw new Error("console") }})`)
+	s.run(`var module; var process = {env: {API_KEY: "swordfish", OTHER_TOKEN: "swordfish99", A_PASS: "short"}, argv: ["bun", "serve"], cwd: () => "/", pid: 4242, kill(pid) { if (pid !== 4242 && pid !== 4243) throw Object.assign(new Error("kill"), {code: pid === 4244 ? "EPERM" : "ESRCH"}) }}; var console = new Proxy({}, {get() { throw new Error("console") }})`)
 	s.run(hostObjects)
 	s.files = newFiles(s)
 	s.vm.Set("require", s.files.require)
-	if _, err := s.vm.RunProgram(compile(t, policy)); err != nil {
-		t.Fatal(err)
-	}
-	factory, ok := goja.AssertFunction(s.run("module.exports.default"))
-	if !ok {
-		t.Fatal("the default export is no function")
-	}
-	s.factory = factory
 	return s
+}
+
+// load1 evaluates plugin.js, and load2 server.js, and returns what it exports by default.
+func (s *simulation) load1() goja.Value { return s.evaluate("plugin.js", Render) }
+func (s *simulation) load2() goja.Value { return s.evaluate("server.js", RenderServer) }
+
+func (s *simulation) evaluate(file string, render func(Policy) ([]byte, error)) goja.Value {
+	s.t.Helper()
+	s.run("module = {exports: {}}")
+	if _, err := s.vm.RunProgram(compile(s.t, file, render, s.policy)); err != nil {
+		s.t.Fatal(err)
+	}
+	return s.run("module.exports.default")
 }
 
 // hostObjects are the parts of Bun's global objects that the plugin uses and goja lacks.
@@ -183,6 +204,7 @@ const hostObjects = `
 		}
 		get origin() { return this.protocol + "//" + this.hostname + this.port }
 	}
+	Symbol.asyncIterator ??= Symbol("asyncIterator")
 	globalThis.Buffer = { from: (text) => ({ toString: (encoding) => encoding + " of " + text }) }
 `
 
@@ -547,6 +569,15 @@ func (s *simulation) after(d time.Duration, run func()) {
 		run()
 		s.engine.settle()
 	})
+}
+
+var idleProgram = goja.MustCompile("", "0", false)
+
+// jobs lets the promises' jobs run, as they do when the vm has nothing else to do.
+func (s *simulation) jobs() {
+	if _, err := s.vm.RunProgram(idleProgram); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 func (s *simulation) setTimeout(call goja.FunctionCall) goja.Value {

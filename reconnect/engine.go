@@ -274,7 +274,7 @@ func (e *Engine) observe(answer map[string]Status) {
 func (e *Engine) judge(s *record, answer map[string]Status) {
 	status, configured := answer[s.name]
 	unconfirmed := s.unconfirmed
-	s.unconfirmed = false
+	s.unconfirmed = unconfirmed && status.State == "pending" // nor is it yet
 	if status.State == "failed" {
 		s.error = status.Error
 		switch s.phase {
@@ -461,14 +461,10 @@ func (e *Engine) endLease(s *record) {
 
 // settle ends a try by what the status says.
 func (e *Engine) settle(s *record, answer map[string]Status) {
+	s.unconfirmed = s.unconfirmed || s.try.settled
 	if answer == nil {
 		// Rule 16: no answer is no failure; nothing is counted, nothing forgotten.
-		s.unconfirmed = s.try.settled
 		e.move(s, dormant)
-		return
-	}
-	if s.try.settled && answer[s.name].State == "connected" {
-		e.isBack(s)
 		return
 	}
 	e.judge(s, answer)
@@ -547,7 +543,7 @@ func (e *Engine) Retry(now time.Time, servers []string) {
 				continue
 			}
 			// Not bound to rule 13's minute: it is no loop that asks.
-			s.tries, s.announced = 0, false
+			s.tries, s.announced, s.failedAt = 0, false, e.now
 			if s.try != nil && s.try.connected && !s.try.settled {
 				s.tries = 1 // the one under way counts
 			}

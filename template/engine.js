@@ -4,6 +4,8 @@
 //
 //   host.status()          a Map of server name -> {state, error}, or undefined for "no answer"
 //   host.connect(name)     settles when the attempt is over; what it settles to does not count
+//   host.serial            true if connects of a directory hold up each other: then each waits for
+//                          the one before, without a slot
 //   host.say(level, text, variant)  one line for people; worth a toast if it has a variant
 //   host.url               of the server, for people, or null
 //   host.closed            set by the engine when nothing may be said any more
@@ -154,10 +156,12 @@ function createEngine(directory, host) {
   let retriedAt = 0 // of the last retry that was asked for, by the clock on the wall
   let retrySeenAt = Infinity // when it was seen
   let stopWatching = () => {}
+  let turn = null // settles when the last one in line for a connect is done, where that counts
 
   // -- Time. Timers keep no process alive (rule 7), and no error leaves one (rule 8).
 
   function after(ms, action) {
+    if (gone) return undefined
     const due = Date.now() + ms
     const timer = setTimeout(async () => {
       timers.delete(timer)
@@ -250,7 +254,7 @@ function createEngine(directory, host) {
   // What a status means for a server that has a record and no try under way.
   function judge(s, status) {
     const unconfirmed = s.unconfirmed // the last connect was ours, and what came of it is not known
-    s.unconfirmed = false
+    s.unconfirmed = unconfirmed && status?.state === "pending" // nor is it yet
     if (status?.state === "failed") {
       s.error = status.error
       if (s.phase === "waiting" || s.phase === "parked") return
@@ -308,9 +312,10 @@ function createEngine(directory, host) {
     if (yieldsToRival()) return
     move(s, "trying")
     await connecting.get(s.name)?.settled // rule 5: one that the copy before us started
-    if (gone) return
+    const endTurn = host.serial ? await takeTurn() : undefined
     let slot, lease
     try {
+      if (gone) return
       // Rule 3: the status is read before each connect, and once more by who had to
       // wait for a slot (rule 5). A read holds no slot for longer than a connect may.
       for (;;) {
@@ -343,19 +348,25 @@ function createEngine(directory, host) {
       cancel(lease)
       slot?.release()
       slots.delete(slot)
+      endTurn?.()
     }
+  }
+
+  // Waits until all who came before have ended their turns, and returns what ends ours.
+  async function takeTurn() {
+    const before = turn
+    let end
+    turn = new Promise((resolve) => (end = resolve))
+    await before
+    return end
   }
 
   // Ends a try by what the status says.
   function settle(s, answer, tried = false) {
-    const status = answer?.get(s.name)
-    if (!answer) {
-      // Rule 16: no answer is no failure; nothing is counted, nothing forgotten.
-      s.unconfirmed = tried
-      return move(s, "dormant")
-    }
-    if (tried && status?.state === "connected") return isBack(s)
-    judge(s, status)
+    s.unconfirmed ||= tried
+    // Rule 16: no answer is no failure; nothing is counted, nothing forgotten.
+    if (!answer) return move(s, "dormant")
+    judge(s, answer.get(s.name))
   }
 
   function isBack(s) {
@@ -481,7 +492,7 @@ function createEngine(directory, host) {
     for (const s of servers.values()) {
       if (!asked(names, s.name)) continue
       // Not bound to rule 13's minute: it is no loop that asks. A try under way counts.
-      Object.assign(s, { tries: connecting.has(s.name) ? 1 : 0, announced: false })
+      Object.assign(s, { tries: connecting.has(s.name) ? 1 : 0, announced: false, failedAt: now() })
       if (s.phase === "waiting" || s.phase === "parked" || s.phase === "dormant") move(s, "waiting", 0)
     }
     look()
@@ -518,7 +529,9 @@ function createEngine(directory, host) {
 
   const engine = { used, dispose, after, triedAt, age: () => now() - born }
   // Rule 6: the newest owns the directory, and what the one before has begun (rule 5).
-  for (const [name, connect] of succeed(previous)) {
+  const begun = succeed(previous)
+  turn = Promise.all(begun.map(([, connect]) => connect.settled))
+  for (const [name, connect] of begun) {
     connecting.set(name, connect)
     slots.add(connect.slot)
     after(SETTINGS.connectTimeout, connect.slot.release)

@@ -8,7 +8,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"io"
+	"slices"
 	"strings"
 	"sync"
 	"text/template"
@@ -24,8 +24,8 @@ type Data struct {
 	Settings any    // encoded as JSON
 }
 
-// What a rendering is composed of. Only the frame has values to fill in; the
-// engine is the same for every host.
+// What a rendering is composed of. Only the frame has values to fill in; all but
+// the adapter is the same for every host.
 var (
 	//go:embed plugin.js.tmpl
 	frame string
@@ -34,23 +34,44 @@ var (
 	//go:embed state.js
 	state string
 	//go:embed opencode1.js
-	openCode1 string
+	adapter1 string
+	//go:embed opencode2.js
+	adapter2 string
+)
+
+// A Host is what loads a rendering.
+type Host struct{ adapter string }
+
+// The hosts. What is rendered for one is of no use to the other.
+var (
+	OpenCode1 = Host{adapter1}
+	OpenCode2 = Host{adapter2}
 )
 
 var parsed = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("plugin.js").Funcs(template.FuncMap{"json": scriptJSON}).Parse(frame))
 })
 
-// Render writes the plugin for OpenCode 1. The same data gives the same bytes.
-func Render(w io.Writer, data Data) error {
+// Render returns the plugin for each of the hosts, whose renderings have all but the
+// adapter in common. The same data gives the same bytes.
+func Render(data Data, hosts ...Host) ([][]byte, error) {
 	const allowed = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.+-"
 	if strings.Trim(data.Version, allowed) != "" || data.Version == "" { // it stands in a comment, where JSON does not protect
-		return fmt.Errorf("version %q is malformed", data.Version)
+		return nil, fmt.Errorf("version %q is malformed", data.Version)
 	}
-	return parsed().Execute(w, struct {
+	var core bytes.Buffer
+	core.Grow(32 << 10) // more than it takes
+	if err := parsed().Execute(&core, struct {
 		Data
-		Marker, Engine, State, Host string
-	}{data, Marker, engine, state, openCode1})
+		Marker, Engine, State string
+	}{data, Marker, engine, state}); err != nil {
+		return nil, err
+	}
+	var renderings [][]byte
+	for _, host := range hosts {
+		renderings = append(renderings, slices.Concat(core.Bytes(), []byte(host.adapter)))
+	}
+	return renderings, nil
 }
 
 // CutSettings splits a rendered file around its settings, which are JSON. With a

@@ -1,7 +1,6 @@
 package template_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -13,13 +12,15 @@ import (
 	"github.com/mcp-reconnect/mcp-reconnect/template"
 )
 
-func render(t rapid.TB, data template.Data) string {
+var hosts = map[string]template.Host{"OpenCode 1": template.OpenCode1, "OpenCode 2": template.OpenCode2}
+
+func render(t rapid.TB, host template.Host, data template.Data) string {
 	t.Helper()
-	var b bytes.Buffer
-	if err := template.Render(&b, data); err != nil {
+	renderings, err := template.Render(data, host)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return b.String()
+	return string(renderings[0])
 }
 
 // parse fails the test unless the text is an ES module, and returns it as CommonJS.
@@ -53,7 +54,7 @@ func TestSettingsCannotLeaveTheirStrings(t *testing.T) {
 			parts := rapid.SliceOf(rapid.OneOf(rapid.SampledFrom(hostile), rapid.String())).Draw(t, "pattern")
 			value.Only = append(value.Only, strings.ToValidUTF8(strings.Join(parts, ""), "?"))
 		}
-		js := render(t, template.Data{Version: "1.2.3", Settings: value})
+		js := render(t, hosts[rapid.SampledFrom([]string{"OpenCode 1", "OpenCode 2"}).Draw(t, "host")], template.Data{Version: "1.2.3", Settings: value})
 		if strings.ContainsAny(js, "\u2028\u2029") || strings.Contains(js, "</script") {
 			t.Fatal("the rendering holds what ends a line or a script element")
 		}
@@ -86,44 +87,68 @@ func TestSettingsCannotLeaveTheirStrings(t *testing.T) {
 }
 
 func TestRenderingIsAModuleWithOneDefaultExport(t *testing.T) {
-	js := render(t, template.Data{Version: "1.2.3", Settings: settings{Only: []string{}, Skip: []string{}}})
-	exports := 0
-	for line := range strings.Lines(js) {
-		if strings.HasPrefix(line, "export ") {
-			exports++
-			if !strings.HasPrefix(line, "export default async function ") {
-				t.Errorf("exported besides the plugin function: %s", line)
+	for name, export := range map[string]string{
+		"OpenCode 1": "export default async function ",
+		"OpenCode 2": `export default { id: "mcp-reconnect", setup }`,
+	} {
+		js := render(t, hosts[name], template.Data{Version: "1.2.3", Settings: settings{Only: []string{}, Skip: []string{}}})
+		exports := 0
+		for line := range strings.Lines(js) {
+			if strings.HasPrefix(line, "export ") {
+				exports++
+				if !strings.HasPrefix(line, export) {
+					t.Errorf("%s: exported besides the plugin: %s", name, line)
+				}
+			}
+			if strings.HasPrefix(line, "import ") && !strings.Contains(line, `"node:`) {
+				t.Errorf("%s: imports more than Node's built-ins: %s", name, line)
 			}
 		}
-		if strings.HasPrefix(line, "import ") && !strings.Contains(line, `"node:`) {
-			t.Errorf("imports more than Node's built-ins: %s", line)
+		if exports != 1 {
+			t.Errorf("%s: %d exports, want 1", name, exports)
 		}
+		parse(t, js)
 	}
-	if exports != 1 {
-		t.Errorf("%d exports, want 1", exports)
+}
+
+// TestOneCoreForEveryHost: the renderings differ in the adapter at their end alone.
+func TestOneCoreForEveryHost(t *testing.T) {
+	cores := map[string]bool{}
+	for name, host := range hosts {
+		core, adapter, found := strings.Cut(render(t, host, template.Data{Version: "1.2.3", Settings: settings{}}), "// ---- "+name+" ---")
+		if !found || strings.Contains(adapter, "// ---- ") {
+			t.Errorf("%s: its adapter is not at the end", name)
+		}
+		cores[core] = true
 	}
-	parse(t, js)
+	if len(cores) != 1 {
+		t.Error("the renderings differ in more than their adapters")
+	}
 }
 
 func TestFirstLineIsTheMarkerWithTheVersion(t *testing.T) {
-	js := render(t, template.Data{Version: "1.2.3-rc.1+b", Settings: settings{Only: []string{}, Skip: []string{}}})
-	first, _, _ := strings.Cut(js, "\n")
-	if first != template.Marker+"1.2.3-rc.1+b. DO NOT EDIT." {
-		t.Errorf("first line: %s", first)
+	for name, host := range hosts {
+		js := render(t, host, template.Data{Version: "1.2.3-rc.1+b", Settings: settings{Only: []string{}, Skip: []string{}}})
+		first, _, _ := strings.Cut(js, "\n")
+		if first != template.Marker+"1.2.3-rc.1+b. DO NOT EDIT." {
+			t.Errorf("%s: first line: %s", name, first)
+		}
 	}
 }
 
 func TestSameDataGivesTheSameBytes(t *testing.T) {
 	data := template.Data{Version: "1.2.3", Settings: settings{Only: []string{"a"}}}
-	first := render(t, data)
-	if second := render(t, data); second != first {
-		t.Error("two renderings differ")
+	for name, host := range hosts {
+		first := render(t, host, data)
+		if second := render(t, host, data); second != first {
+			t.Errorf("%s: two renderings differ", name)
+		}
 	}
 }
 
 func TestMalformedVersionIsRefused(t *testing.T) {
 	for _, version := range []string{"", "1\n2", "1 2", "1\u2028alert()", "*/"} {
-		if err := template.Render(&bytes.Buffer{}, template.Data{Version: version}); err == nil {
+		if _, err := template.Render(template.Data{Version: version}, template.OpenCode1); err == nil {
 			t.Errorf("version %q was rendered", version)
 		}
 	}

@@ -1,14 +1,14 @@
 //go:build !unix
 
-package check
+package subprocess
 
 import (
 	"os/exec"
 	"strconv"
 )
 
-// group lets all that a command started end when the command is cancelled.
-func group(cmd *exec.Cmd) {
+// Group lets all that a command started end when the command is cancelled.
+func Group(cmd *exec.Cmd) {
 	cmd.Cancel = func() error {
 		if exec.Command("taskkill", "/T", "/F", "/PID", strconv.Itoa(cmd.Process.Pid)).Run() == nil {
 			return nil

@@ -174,11 +174,11 @@ func TestHalfDeadState(t *testing.T) {
 }
 
 // TestStateOfTheLivingOutlivesClocks: whatever is done to the clock, and however far
-// that of a file server is off, a running process is told of.
+// that of a file server is off, and whatever the machine is called now, a running process is told of.
 func TestStateOfTheLivingOutlivesClocks(t *testing.T) {
 	for _, off := range []time.Duration{-24 * time.Hour, -time.Hour, 0, time.Hour} {
 		dir := installed(t)
-		path := save(t, dir, os.Getpid(), nil)
+		path := save(t, dir, os.Getpid(), func(f map[string]any) { f["host"] = "as it was called before" })
 		then := time.Now().Add(off)
 		if err := os.Chtimes(path, then, then); err != nil {
 			t.Fatal(err)

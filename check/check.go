@@ -10,13 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 
 	"golang.org/x/mod/semver"
 
 	"github.com/mcp-reconnect/mcp-reconnect/configmerge"
 	"github.com/mcp-reconnect/mcp-reconnect/internal/hostversion"
+	"github.com/mcp-reconnect/mcp-reconnect/internal/oneline"
 	"github.com/mcp-reconnect/mcp-reconnect/plugin"
 	"github.com/mcp-reconnect/mcp-reconnect/shellenv"
 	"github.com/mcp-reconnect/mcp-reconnect/state"
@@ -109,18 +109,8 @@ type checker struct {
 }
 
 func (c *checker) add(id string, s Severity, summary string) *Diagnostic {
-	c.found = append(c.found, Diagnostic{ID: id, Severity: s, Summary: OneLine(summary), Detail: advice[id]})
+	c.found = append(c.found, Diagnostic{ID: id, Severity: s, Summary: oneline.Text(summary), Detail: advice[id]})
 	return &c.found[len(c.found)-1]
-}
-
-// OneLine escapes a text, or a path, that a terminal could take for more than text,
-// and whoever reads line by line for more than one.
-func OneLine(text string) string {
-	if !strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
-		return text
-	}
-	quoted := strconv.Quote(text)
-	return quoted[1 : len(quoted)-1]
 }
 
 // addAt is add for a position in the content.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcp-reconnect/mcp-reconnect/check"
 	"github.com/mcp-reconnect/mcp-reconnect/internal/hostversion"
+	"github.com/mcp-reconnect/mcp-reconnect/internal/oneline"
 	"github.com/mcp-reconnect/mcp-reconnect/plugin"
 )
 
@@ -183,7 +184,7 @@ func place(d check.Diagnostic) string {
 	if d.Filename == "" {
 		return ""
 	}
-	name := check.OneLine(d.Filename)
+	name := oneline.Text(d.Filename)
 	for _, n := range []int{d.Line, d.Column} {
 		if n > 0 {
 			name += ":" + strconv.Itoa(n)
@@ -203,7 +204,7 @@ func checkSummary(o checkOptions, r check.Report) string {
 		openCode = " for OpenCode " + o.Version
 	}
 	return fmt.Sprintf("ok (%s): %s names the plugin in %s, which is mcp-reconnect %s with this policy%s\n",
-		counts, check.OneLine(o.Source), check.OneLine(r.Location.Dir), plugin.Version, openCode)
+		counts, oneline.Text(o.Source), oneline.Text(r.Location.Dir), plugin.Version, openCode)
 }
 
 func plural(n int, what string) string {

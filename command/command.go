@@ -20,6 +20,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 
+	"github.com/mcp-reconnect/mcp-reconnect/internal/oneline"
 	"github.com/mcp-reconnect/mcp-reconnect/plugin"
 )
 
@@ -190,7 +191,7 @@ func Main(args []string, s System) int {
 	if errors.As(err, &hinted) {
 		hint = hinted.Hint()
 	}
-	fmt.Fprintf(s.Stderr, "mcp-reconnect: %s\n", plain(err.Error())) // names of files are in it
+	fmt.Fprintf(s.Stderr, "mcp-reconnect: %s\n", oneline.Text(err.Error())) // names of files are in it
 	if hint != "" {
 		fmt.Fprintf(s.Stderr, "mcp-reconnect: hint: %s\n", hint)
 	}

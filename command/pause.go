@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/mcp-reconnect/mcp-reconnect/internal/oneline"
 	"github.com/mcp-reconnect/mcp-reconnect/state"
 )
 
@@ -52,7 +53,7 @@ func runPause(dir string, paused bool, s System) error {
 		return err
 	}
 	for _, i := range others {
-		fmt.Fprintf(s.Stderr, "mcp-reconnect: OpenCode %d has not answered yet for %s\n", i.Pid, plain(i.Directory))
+		fmt.Fprintf(s.Stderr, "mcp-reconnect: OpenCode %d has not answered yet for %s\n", i.Pid, oneline.Text(i.Directory))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/mcp-reconnect/mcp-reconnect/internal/oneline"
 	"github.com/mcp-reconnect/mcp-reconnect/state"
 )
 
@@ -102,14 +103,14 @@ func runRetry(o retryOptions, s System) error {
 	}
 	for _, name := range o.servers {
 		if !slices.ContainsFunc(before, func(i state.Instance) bool { return serverOf(i, name) != nil }) {
-			return &hintedError{fmt.Errorf("no directory in use has a server %q", plain(name)), "mcp-reconnect status lists them, and which directories are in use"}
+			return &hintedError{fmt.Errorf("no directory in use has a server %q", oneline.Text(name)), "mcp-reconnect status lists them, and which directories are in use"}
 		}
 	}
 	if len(before) == 0 && o.directory != "" {
-		return &hintedError{fmt.Errorf("%s is not in use in any running OpenCode", plain(o.directory)), "mcp-reconnect status lists those that are"}
+		return &hintedError{fmt.Errorf("%s is not in use in any running OpenCode", oneline.Text(o.directory)), "mcp-reconnect status lists those that are"}
 	}
 	if len(before) == 0 {
-		fmt.Fprintf(s.Stderr, "mcp-reconnect: no directory is in use in an OpenCode that has loaded the plugin from %s\n", plain(o.dir))
+		fmt.Fprintf(s.Stderr, "mcp-reconnect: no directory is in use in an OpenCode that has loaded the plugin from %s\n", oneline.Text(o.dir))
 		return nil
 	}
 	var directories []string // as their OpenCodes call them

@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/mcp-reconnect/mcp-reconnect/internal/oneline"
 	"github.com/mcp-reconnect/mcp-reconnect/state"
 )
 
@@ -125,10 +126,10 @@ func (o statusOptions) look(s System, now time.Time) (text string, notes []strin
 	}
 	control, broken := state.ReadControl(o.dir)
 	if broken != nil {
-		notes = append(notes, plain(broken.Error()))
+		notes = append(notes, oneline.Text(broken.Error()))
 	}
 	if len(found.List) == 0 {
-		notes = append(notes, "no running OpenCode has loaded the plugin from "+plain(o.dir))
+		notes = append(notes, "no running OpenCode has loaded the plugin from "+oneline.Text(o.dir))
 	}
 	if control.Paused {
 		notes = append(notes, "reconnecting is paused; mcp-reconnect resume ends that")
@@ -194,7 +195,7 @@ func statusTables(instances []state.Instance, now time.Time, width int) string {
 			if i.URL != "" {
 				listens = " at " + i.URL
 			}
-			b.WriteString(plain(fmt.Sprintf("OpenCode %d%s, mcp-reconnect %s", i.Pid, listens, i.Version)) + "\n")
+			b.WriteString(oneline.Text(fmt.Sprintf("OpenCode %d%s, mcp-reconnect %s", i.Pid, listens, i.Version)) + "\n")
 		}
 		if len(i.Servers) == 0 {
 			t.add(i.Directory, "", emptyPhase(i), "", "", "", "")

@@ -6,7 +6,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
+
+	"github.com/mcp-reconnect/mcp-reconnect/internal/oneline"
 )
 
 // A table has lines of cells. For a terminal they stand in columns with a heading; for
@@ -18,7 +19,7 @@ type table struct {
 
 func (t *table) add(cells ...string) {
 	for n, cell := range cells {
-		if cells[n] = plain(cell); cell == "" {
+		if cells[n] = oneline.Text(cell); cell == "" {
 			cells[n] = "-"
 		}
 	}
@@ -51,17 +52,6 @@ func (t *table) tabbed() string {
 		b.WriteString(strings.Join(cells, "\t") + "\n")
 	}
 	return b.String()
-}
-
-// plain replaces what would steer a terminal or end a cell: names and errors come from
-// OpenCode's configuration and from MCP servers.
-func plain(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) {
-			return '\uFFFD'
-		}
-		return r
-	}, text)
 }
 
 // away is a length of time for people: to the second, or coarser.

@@ -98,14 +98,16 @@ func draw[V any](h *historian, from *rapid.Generator[V], label string) V {
 		h.drawn = append(h.drawn, v)
 		return v
 	}
+	var v V
+	ok := false
 	if len(h.drawn) > 0 {
-		if v, ok := h.drawn[0].(V); ok {
-			h.drawn = h.drawn[1:]
-			return v
-		}
+		v, ok = h.drawn[0].(V)
 	}
-	h.Fatalf("the engines differ before %s is drawn", label)
-	panic("unreachable")
+	if !ok {
+		h.Fatalf("the engines differ before %s is drawn", label)
+	}
+	h.drawn = h.drawn[1:]
+	return v
 }
 
 // live is a history from its beginning to its end.

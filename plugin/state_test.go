@@ -222,16 +222,22 @@ func TestWhatDeadProcessesLeftIsRemoved(t *testing.T) {
 	}
 }
 
+// crashesAndComesBack uses the instance, and shows that its server a is looked after.
+func (i *instance) crashesAndComesBack() {
+	i.sim.t.Helper()
+	i.prompt()
+	i.sim.pass(10 * second)
+	i.crash("a")
+	i.sim.pass(second)
+	i.mustBe("connected", "a")
+}
+
 // TestBrokenDiskChangesNothing: rule 18 is for people; the servers come back without.
 func TestBrokenDiskChangesNothing(t *testing.T) {
 	s := simulate(t, nil)
 	s.files.broken = true
 	i := s.load("/p", "a")
-	i.prompt()
-	s.pass(10 * second)
-	i.crash("a")
-	s.pass(second)
-	i.mustBe("connected", "a")
+	i.crashesAndComesBack()
 	i.hook("dispose")
 }
 
@@ -240,11 +246,7 @@ func TestCopyElsewhereKeepsNoState(t *testing.T) {
 	s := simulate(t, nil)
 	s.files.elsewhere = true
 	i := s.load("/p", "a")
-	i.prompt()
-	s.pass(10 * second)
-	i.crash("a")
-	s.pass(second)
-	i.mustBe("connected", "a")
+	i.crashesAndComesBack()
 	if len(s.files.content) != 0 || s.files.opened != 0 {
 		t.Errorf("%d files and %d watchers", len(s.files.content), s.files.opened)
 	}
@@ -469,11 +471,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	s.files.links[dataDirectory+"/control.json"] = true
 	s.files.content[dataDirectory+"/control.json"] = `{"paused":true}`
 	i := s.load("/p", "a")
-	i.prompt()
-	s.pass(10 * second)
-	i.crash("a")
-	s.pass(second)
-	i.mustBe("connected", "a")
+	i.crashesAndComesBack()
 	s.files.links[dataDirectory+"/state"] = true
 	writes := s.files.writes
 	i.crash("a")

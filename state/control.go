@@ -81,7 +81,7 @@ func RequestRetry(dir string, servers, directories []string) (at time.Time, err 
 	err = update(dir, func(c *Control) bool {
 		now := time.Now()
 		last := c.Retry
-		if since := now.Sub(time.UnixMilli(last.At)); since >= 0 && since < mergeWithin {
+		if now.Sub(time.UnixMilli(last.At)).Abs() < mergeWithin { // it may be ahead by some milliseconds
 			servers, directories = union(servers, last.Servers), union(directories, last.Directories)
 		}
 		// It grows even where the clock was set back, or plugins would not see it.

@@ -145,12 +145,14 @@ func (f file) standing(pid int, written time.Time, broken bool) standing {
 		return dead
 	case f.Format > format:
 		return newer
-	case f.Host != host || f.Space != process.Space():
+	case f.Space != process.Space():
+		return elsewhere
+	case running && p.Wrote(f.Began, written):
+		return alive // whatever this machine is called now: laptops change their names with the network
+	case f.Host != host:
 		return elsewhere
 	case !running:
 		return dead
-	case p.Wrote(f.Began, written):
-		return alive
 	case p.Began != "" && f.Began != "":
 		return dead
 	}

@@ -174,11 +174,11 @@ func TestHalfDeadState(t *testing.T) {
 }
 
 // TestStateOfTheLivingOutlivesClocks: whatever is done to the clock, and however far
-// that of a file server is off, a running process is told of.
+// that of a file server is off, and whatever the machine is called now, a running process is told of.
 func TestStateOfTheLivingOutlivesClocks(t *testing.T) {
 	for _, off := range []time.Duration{-24 * time.Hour, -time.Hour, 0, time.Hour} {
 		dir := installed(t)
-		path := save(t, dir, os.Getpid(), nil)
+		path := save(t, dir, os.Getpid(), func(f map[string]any) { f["host"] = "as it was called before" })
 		then := time.Now().Add(off)
 		if err := os.Chtimes(path, then, then); err != nil {
 			t.Fatal(err)
@@ -292,18 +292,23 @@ func TestControlAtOnce(t *testing.T) {
 	}
 }
 
-// TestRetryLaterIsAnother: what was asked for some time ago is not asked for again.
-func TestRetryLaterIsAnother(t *testing.T) {
-	dir := installed(t)
-	ago := time.Now().Add(-3 * time.Second).UnixMilli()
-	if err := os.WriteFile(filepath.Join(dir, "control.json"), fmt.Appendf(nil, `{"paused":false,"retry":{"at":%d,"servers":["a"]}}`, ago), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := state.RequestRetry(dir, []string{"b"}, nil); err != nil {
-		t.Fatal(err)
-	}
-	if c, err := state.ReadControl(dir); err != nil || !cmp.Equal(c.Retry.Servers, []string{"b"}) {
-		t.Errorf("%+v, %v", c, err)
+// TestRetrySoonAfterAnother: what was asked for a moment ago is asked for again, and nothing older.
+// Of many within a millisecond the last one is ahead of the clock.
+func TestRetrySoonAfterAnother(t *testing.T) {
+	for ago, want := range map[time.Duration][]string{
+		3 * time.Second: {"b"}, time.Second: {"a", "b"}, -50 * time.Millisecond: {"a", "b"}, -time.Hour: {"b"},
+	} {
+		dir := installed(t)
+		at := time.Now().Add(-ago).UnixMilli()
+		if err := os.WriteFile(filepath.Join(dir, "control.json"), fmt.Appendf(nil, `{"paused":false,"retry":{"at":%d,"servers":["a"]}}`, at), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := state.RequestRetry(dir, []string{"b"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if c, err := state.ReadControl(dir); err != nil || !cmp.Equal(c.Retry.Servers, want) {
+			t.Errorf("%v later: %+v, %v", ago, c, err)
+		}
 	}
 }
 

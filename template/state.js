@@ -25,8 +25,9 @@ function installedIn() {
 // machine or in another container. Linux tells when a process began and in which space
 // its pid counts (proc_pid_stat(5), pid_namespaces(7)); elsewhere these are "".
 function thisProcess() {
-  const told = { pid: process.pid, host: hostname(), space: "", began: "" }
+  const told = { pid: process.pid, host: "", space: "", began: "" }
   try {
+    told.host = hostname()
     told.space = fs.readlinkSync("/proc/self/ns/pid")
     const stat = fs.readFileSync("/proc/self/stat", "utf8")
     told.began = stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19]

@@ -17,6 +17,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/mcp-reconnect/mcp-reconnect/internal/oneline"
 	"github.com/mcp-reconnect/mcp-reconnect/plugin"
 	"github.com/mcp-reconnect/mcp-reconnect/state"
 	"github.com/mcp-reconnect/mcp-reconnect/watch"
@@ -209,7 +210,7 @@ func secretIn(file setting) (string, error) {
 	}
 	secret, _, _ := strings.Cut(string(content), "\n")
 	if secret = strings.TrimSuffix(secret, "\r"); secret == "" {
-		return "", fmt.Errorf("%s: the first line of %s is empty", file.source, plain(file.value))
+		return "", fmt.Errorf("%s: the first line of %s is empty", file.source, oneline.Text(file.value))
 	}
 	return secret, nil
 }
@@ -307,7 +308,7 @@ func (o watchOptions) line(e watch.Event) string {
 	var shown []string
 	for _, part := range parts {
 		if part != "" {
-			shown = append(shown, plain(part))
+			shown = append(shown, oneline.Text(part))
 		}
 	}
 	return strings.Join(shown, "  ") + "\n"
@@ -378,7 +379,7 @@ func (h *lineHandler) Handle(_ context.Context, r slog.Record) error {
 	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	_, err := fmt.Fprintf(h.system.Stderr, "mcp-reconnect: %s\n", plain(line+r.Message))
+	_, err := fmt.Fprintf(h.system.Stderr, "mcp-reconnect: %s\n", oneline.Text(line+r.Message))
 	return err
 }
 

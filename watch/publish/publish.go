@@ -1,6 +1,6 @@
 // Package publish sends the events of a Watcher through Redis, so that front ends on
-// other machines get them, and passes on those of other Watchers. It keeps nothing:
-// what happens while Redis is away is told to local subscribers alone.
+// other machines get them, and passes on those of other Watchers. While Redis is away
+// the last thousand events are kept for it.
 package publish
 
 import (
@@ -10,11 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/gomodule/redigo/redis"
 
 	"github.com/mcp-reconnect/mcp-reconnect/watch"
 )
@@ -26,9 +27,9 @@ const (
 )
 
 const (
-	backlog = 1000 // events that Redis may be behind
-	limit   = 5 * time.Second
-	again   = time.Second // between two tries to reach Redis
+	backlog = 1000            // events that Redis may be behind
+	limit   = 5 * time.Second // for an answer of Redis, and between two questions whether it is there
+	again   = time.Second     // between two tries to reach Redis
 )
 
 // A message is an event, with who sends it.
@@ -41,7 +42,7 @@ type message struct {
 type Publisher struct {
 	watcher     *watch.Watcher
 	log         *slog.Logger
-	client      *redis.Client
+	url         string
 	origin      string
 	events      chan watch.Event
 	unsubscribe func()
@@ -49,33 +50,31 @@ type Publisher struct {
 	running     sync.WaitGroup
 
 	mu   sync.Mutex
-	away string // the problem that was told last, "" while there is none
+	away map[string]bool // what does not work
 }
 
-// silent keeps the library from writing to standard error: what is wrong with Redis is
-// said once, by say.
-type silent struct{}
+// What a Publisher does with Redis, each with a connection of its own.
+const (
+	sending   = "sending"
+	receiving = "receiving"
+)
 
-func (silent) Printf(context.Context, string, ...any) {}
-
-var silence = sync.OnceFunc(func() { redis.SetLogger(silent{}) })
-
-// New begins to publish. The URL is redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], with
-// rediss for TLS, or unix://. Redis need not be there; Close ends it.
+// New begins to publish. The URL is redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE], or
+// rediss:// for TLS. Redis need not be there; Close ends it.
 func New(w *watch.Watcher, url string, log *slog.Logger) (*Publisher, error) {
-	o, err := redis.ParseURL(url)
-	if err != nil {
+	p := &Publisher{watcher: w, log: log, url: url, origin: rand.Text(), events: make(chan watch.Event, backlog), away: map[string]bool{}}
+	readable := errors.New("the URL can be read")
+	if _, err := redis.DialURL(url, redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) {
+		return nil, readable
+	})); err != readable {
 		return nil, errors.New("that is no redis://HOST:PORT") // the library's error repeats it, with a password in it
 	}
-	silence()
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = limit, limit, limit
-	o.MaxRetries = -1 // the loops below try again
-	p := &Publisher{watcher: w, log: log, client: redis.NewClient(o), origin: rand.Text(), events: make(chan watch.Event, backlog)}
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
 	p.unsubscribe = w.Subscribe(p.take)
-	p.running.Go(func() { p.send(ctx) })
-	p.running.Go(func() { p.receive(ctx) })
+	var unsent *watch.Event
+	p.running.Go(func() { p.keepOn(ctx, sending, func(ctx context.Context) error { return p.send(ctx, &unsent) }) })
+	p.running.Go(func() { p.keepOn(ctx, receiving, p.receive) })
 	return p, nil
 }
 
@@ -83,46 +82,31 @@ func New(w *watch.Watcher, url string, log *slog.Logger) (*Publisher, error) {
 func (p *Publisher) Close() {
 	p.unsubscribe()
 	p.cancel()
-	p.client.Close()
 	p.running.Wait()
 }
 
-// take keeps an event of ours for Redis, if it is not too far behind.
+// take keeps an event of ours for Redis, in place of the oldest if there are too many.
 func (p *Publisher) take(e watch.Event) {
-	if e.Relayed {
-		return
-	}
-	select {
-	case p.events <- e:
-	default:
-	}
-}
-
-func (p *Publisher) send(ctx context.Context) {
-	for {
+	for !e.Relayed {
 		select {
-		case <-ctx.Done():
+		case p.events <- e:
 			return
-		case e := <-p.events:
-			text, err := json.Marshal(message{e, p.origin})
-			if err != nil {
-				continue // an Event holds nothing that cannot be written
-			}
-			channel := StateChannel
-			if e.Type == watch.ToolsChanged {
-				channel = ToolsChannel
-			}
-			if err := p.client.Publish(ctx, channel, text).Err(); err != nil {
-				p.say(ctx, err)
-			}
+		default:
+		}
+		select {
+		case <-p.events:
+		default:
 		}
 	}
 }
 
-// receive passes on what other Watchers publish, from one connection after the other.
-func (p *Publisher) receive(ctx context.Context) {
+// keepOn has something done with one connection after the other.
+func (p *Publisher) keepOn(ctx context.Context, what string, do func(context.Context) error) {
 	for ctx.Err() == nil {
-		p.say(ctx, p.follow(ctx))
+		connected, hangUp := context.WithCancel(ctx)
+		err := do(connected)
+		hangUp()
+		p.say(ctx, what, err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(again):
@@ -130,30 +114,102 @@ func (p *Publisher) receive(ctx context.Context) {
 	}
 }
 
-func (p *Publisher) follow(ctx context.Context) error {
-	channels := p.client.Subscribe(ctx, ToolsChannel, StateChannel)
-	defer channels.Close()
-	for asked := false; ; {
-		received, err := channels.ReceiveTimeout(ctx, 2*limit)
-		var timeout interface{ Timeout() bool }
-		if errors.As(err, &timeout) && timeout.Timeout() && !asked {
-			asked = true // it is quiet: is it there
-			err = channels.Ping(ctx)
-		} else {
-			asked = false
+// dial connects to Redis, until the context ends.
+func (p *Publisher) dial(ctx context.Context, patience time.Duration) (redis.Conn, error) {
+	dialer := net.Dialer{Timeout: limit}
+	return redis.DialURLContext(ctx, p.url,
+		redis.DialContextFunc(func(_ context.Context, network, address string) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, network, address)
+			if err == nil {
+				context.AfterFunc(ctx, func() { conn.Close() })
+			}
+			return conn, err
+		}),
+		redis.DialTLSHandshakeTimeout(limit), redis.DialReadTimeout(patience), redis.DialWriteTimeout(limit))
+}
+
+// send publishes events. One that an end of the connection kept from Redis is left for
+// the next one.
+func (p *Publisher) send(ctx context.Context, unsent **watch.Event) error {
+	conn, err := p.dial(ctx, limit)
+	if err != nil {
+		return err
+	}
+	quiet := time.NewTicker(limit)
+	defer quiet.Stop()
+	p.say(ctx, sending, nil)
+	for {
+		if *unsent == nil {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case e := <-p.events:
+				*unsent = &e
+			case <-quiet.C: // an event should not be the first to find out
+				if _, err := conn.Do("PING"); err != nil {
+					return err
+				}
+				continue
+			}
 		}
+		err := p.publish(conn, **unsent)
+		var refused redis.Error
+		if err != nil && !errors.As(err, &refused) {
+			return err
+		}
+		*unsent = nil
 		if err != nil {
 			return err
 		}
-		switch received := received.(type) {
-		case *redis.Subscription:
-			p.say(ctx, nil)
-		case *redis.Message:
-			var m message
-			if json.Unmarshal([]byte(received.Payload), &m) != nil || m.Origin == p.origin || !known(m.Type) {
-				continue
+	}
+}
+
+func (p *Publisher) publish(conn redis.Conn, e watch.Event) error {
+	text, err := json.Marshal(message{e, p.origin})
+	if err != nil {
+		return nil // an Event holds nothing that cannot be written
+	}
+	channel := StateChannel
+	if e.Type == watch.ToolsChanged {
+		channel = ToolsChannel
+	}
+	_, err = conn.Do("PUBLISH", channel, text)
+	return err
+}
+
+// receive passes on what other Watchers publish.
+func (p *Publisher) receive(ctx context.Context) error {
+	conn, err := p.dial(ctx, 2*limit)
+	if err != nil {
+		return err
+	}
+	channels := redis.PubSubConn{Conn: conn}
+	if err := channels.Subscribe(ToolsChannel, StateChannel); err != nil {
+		return err
+	}
+	p.running.Go(func() {
+		quiet := time.NewTicker(limit)
+		defer quiet.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-quiet.C:
+				_ = channels.Ping("") // that no answer comes is seen below
 			}
-			p.watcher.Relay(m.Event)
+		}
+	})
+	for {
+		switch received := channels.Receive().(type) {
+		case error:
+			return received
+		case redis.Subscription:
+			p.say(ctx, receiving, nil)
+		case redis.Message:
+			var m message
+			if json.Unmarshal(received.Data, &m) == nil && m.Origin != p.origin && known(m.Type) {
+				p.watcher.Relay(m.Event)
+			}
 		}
 	}
 }
@@ -163,18 +219,22 @@ func known(kind string) bool {
 }
 
 // say says that Redis is away, once, and that it is back.
-func (p *Publisher) say(ctx context.Context, err error) {
+func (p *Publisher) say(ctx context.Context, what string, err error) {
 	if ctx.Err() != nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	before := len(p.away)
+	if err == nil {
+		delete(p.away, what)
+	} else {
+		p.away[what] = true
+	}
 	switch {
-	case err != nil && p.away == "":
-		p.away = strings.Join(strings.Fields(err.Error()), " ")
-		p.log.Warn(fmt.Sprintf("redis is away, and events are told here alone: %s", p.away))
-	case err == nil && p.away != "":
-		p.away = ""
+	case before == 0 && err != nil:
+		p.log.Warn(fmt.Sprintf("redis is away, and events are told here alone: %s", strings.Join(strings.Fields(err.Error()), " ")))
+	case before > 0 && len(p.away) == 0:
 		p.log.Info("redis is back")
 	}
 }

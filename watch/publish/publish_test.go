@@ -2,7 +2,6 @@ package publish_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -15,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/gomodule/redigo/redis"
 
 	"github.com/mcp-reconnect/mcp-reconnect/internal/testenv"
 	"github.com/mcp-reconnect/mcp-reconnect/plugin"
@@ -60,6 +59,16 @@ func (r *redisServer) kill() {
 }
 
 func (r *redisServer) url() string { return "redis://:" + password + "@127.0.0.1:" + r.port + "/0" }
+
+func (r *redisServer) dial() redis.Conn {
+	r.t.Helper()
+	conn, err := redis.DialURL(r.url())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { conn.Close() })
+	return conn
+}
 
 type lockedText struct {
 	mu   sync.Mutex
@@ -164,34 +173,31 @@ func TestWatchersSeeEachOther(t *testing.T) {
 	b.reaches(a, "second")
 
 	// What others get.
-	o, err := redis.ParseURL(server.url())
-	if err != nil {
+	client := server.dial()
+	channels := redis.PubSubConn{Conn: server.dial()}
+	if err := channels.Subscribe("mcp:tools_changed", "mcp:state"); err != nil {
 		t.Fatal(err)
 	}
-	client := redis.NewClient(o)
-	defer client.Close()
-	channels := client.Subscribe(t.Context(), "mcp:tools_changed", "mcp:state")
-	defer channels.Close()
 	for range 2 {
-		if _, err := channels.Receive(t.Context()); err != nil {
+		if err, ok := channels.Receive().(error); ok {
 			t.Fatal(err)
 		}
 	}
 	a.happens("third")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	got, err := channels.ReceiveMessage(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var e watch.Event
-	if err := json.Unmarshal([]byte(got.Payload), &e); err != nil || got.Channel != "mcp:state" || e.Type != watch.TargetChanged || e.To != watch.Waiting || e.Time.IsZero() {
-		t.Errorf("%v: %s: %s", err, got.Channel, got.Payload)
+	for got := (redis.Message{}); !strings.Contains(string(got.Data), "third"); {
+		var ok bool
+		if got, ok = channels.ReceiveWithTimeout(time.Minute).(redis.Message); !ok {
+			t.Fatal("nothing is published")
+		}
+		var e watch.Event
+		if err := json.Unmarshal(got.Data, &e); err != nil || got.Channel != "mcp:state" || e.Type != watch.TargetChanged || e.To == "" || e.Time.IsZero() {
+			t.Errorf("%v: %s: %s", err, got.Channel, got.Data)
+		}
 	}
 
 	// Events of others that are none do no harm.
 	for _, payload := range []string{"", "{", "[]", `{"type":"other"}`, `{"type":7}`, `{"type":"tools_changed","server":"elsewhere"}`} {
-		if err := client.Publish(t.Context(), "mcp:tools_changed", payload).Err(); err != nil {
+		if _, err := client.Do("PUBLISH", "mcp:tools_changed", payload); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -200,15 +206,23 @@ func TestWatchersSeeEachOther(t *testing.T) {
 		t.Errorf("%d events that are none were told", n)
 	}
 
+	// What a connection's end kept from Redis is sent through the next one.
+	if _, err := client.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"); err != nil {
+		t.Fatal(err)
+	}
+	a.happens("cut")
+	b.eventually("it is told elsewhere", func(e watch.Event) bool { return strings.HasSuffix(e.URL, "cut") && e.To == watch.Waiting })
+	eventually(t, "it is back", func() bool { return strings.Count(a.logged.String(), "redis is back") == 2 })
+
 	// Killed, and started again.
 	server.kill()
 	a.happens("fourth")
 	b.happens("fifth")
-	eventually(t, "it is said again", func() bool { return strings.Count(a.logged.String(), "redis is away") == 2 })
+	eventually(t, "it is said again", func() bool { return strings.Count(a.logged.String(), "redis is away") == 3 })
 	server.start()
 	a.reaches(b, "sixth")
 	b.reaches(a, "seventh")
-	eventually(t, "it is said that Redis is back", func() bool { return strings.Count(a.logged.String(), "redis is back") == 2 })
+	eventually(t, "it is said that Redis is back", func() bool { return strings.Count(a.logged.String(), "redis is back") == 3 })
 
 	for _, p := range []*publishing{a, b} {
 		if n := p.count(func(e watch.Event) bool { return strings.HasSuffix(e.URL, "third") && e.To == watch.Waiting }); n != 1 {

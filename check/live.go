@@ -1,12 +1,12 @@
 package check
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -205,25 +205,17 @@ func (p *portFinder) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// get makes a request on loopback and returns the answer's status.
+// get makes a request on loopback, past any proxy, and returns the answer's status.
 func get(ctx context.Context, port int, path string) (status int, err error) {
-	conn, err := dial(port)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", port, path), nil)
 	if err != nil {
 		return 0, err
 	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
-	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\n\r\n", path, port); err != nil {
-		return 0, err
-	}
-	line, err := bufio.NewReader(conn).ReadString('\n')
+	res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
 	if err != nil {
 		return 0, err
 	}
-	if _, err := fmt.Sscanf(line, "HTTP/1.1 %d", &status); err != nil {
-		return 0, err
-	}
-	return status, nil
+	return res.StatusCode, res.Body.Close()
 }
 
 // removeAll removes a directory that a process which is just ending may still write into.

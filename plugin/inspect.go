@@ -104,17 +104,18 @@ func (f *file) compare() ([]Flaw, error) {
 		return nil, err
 	}
 	defer r.Close()
+	content := f.content.Bytes()
 	// An edit may have made it longer, but not so much that it were worth reading whatever there is.
-	old, err := io.ReadAll(io.LimitReader(r, int64(2*len(f.content)+1<<20)))
+	old, err := io.ReadAll(io.LimitReader(r, int64(2*len(content)+1<<20)))
 	switch {
 	case err != nil:
 		return nil, err
-	case bytes.Equal(old, f.content):
+	case bytes.Equal(old, content):
 		return nil, nil
 	case !bytes.HasPrefix(old, []byte(f.marker)):
 		return []Flaw{{Kind: Foreign, Path: f.path}}, nil
 	}
-	return []Flaw{{Kind: Differs, Path: f.path, Line: firstDifference(old, f.content), Detail: cause(old, f.content)}}, nil
+	return []Flaw{{Kind: Differs, Path: f.path, Line: firstDifference(old, content), Detail: cause(old, content)}}, nil
 }
 
 // firstDifference returns the number of the first line in which two different texts differ.

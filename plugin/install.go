@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/mcp-reconnect/mcp-reconnect/internal/atomicfile"
 	"github.com/mcp-reconnect/mcp-reconnect/template"
@@ -56,7 +57,7 @@ func (l Location) files(p Policy) ([]*file, error) {
 	return []*file{
 		{path: filepath.Join(l.Dir, pluginName), marker: template.Marker, content: scripts[0]},
 		{path: filepath.Join(l.Dir, serverName), marker: template.Marker, content: scripts[1]},
-		{path: filepath.Join(l.Dir, packageName), marker: packageMarker, content: []byte(packageJSON)},
+		{path: filepath.Join(l.Dir, packageName), marker: packageMarker, content: template.Rendering{packageJSON}},
 	}, nil
 }
 
@@ -84,7 +85,7 @@ func write(dir string, files []*file) (updated bool, err error) {
 	}
 	for _, f := range files {
 		if f.standing != current {
-			if f.pending, err = atomicfile.Prepare(f.path, f.content); err != nil {
+			if f.pending, err = atomicfile.Prepare(f.path, f.content.Bytes()); err != nil {
 				break
 			}
 		}
@@ -123,7 +124,7 @@ func replaceLink(link string, files []*file) error {
 		return err
 	}
 	for _, f := range files {
-		if err := atomicfile.Write(filepath.Join(dir, filepath.Base(f.path)), f.content); err != nil {
+		if err := atomicfile.Write(filepath.Join(dir, filepath.Base(f.path)), f.content.Bytes()); err != nil {
 			return err
 		}
 	}
@@ -151,7 +152,7 @@ func protect(name string, mode fs.FileMode) error {
 type file struct {
 	path     string
 	marker   string // how its first line starts
-	content  []byte
+	content  template.Rendering
 	standing standing
 	pending  *atomicfile.Pending
 }
@@ -186,19 +187,31 @@ func (f *file) inspect() error {
 		return err
 	}
 	defer r.Close()
-	old := make([]byte, len(f.content)+1) // one byte more than ours shows a longer file, however large it is
-	n, err := io.ReadFull(r, old)
-	if err != nil && err != io.ErrUnexpectedEOF && err != io.EOF {
-		return err
+	f.standing, err = f.standingIn(r)
+	return err
+}
+
+// standingIn reads what stands at the path, as far as it is what we would write.
+func (f *file) standingIn(r io.Reader) (standing, error) {
+	var parts []io.Reader
+	for _, part := range f.content {
+		parts = append(parts, strings.NewReader(part))
 	}
-	old = old[:n]
-	switch {
-	case !bytes.HasPrefix(old, []byte(f.marker)):
-		return fmt.Errorf("%s: %w", f.path, ErrForeign)
-	case bytes.Equal(old, f.content):
-		f.standing = current
-	default:
-		f.standing = outdated
+	ours := io.MultiReader(parts...)
+	old, want := make([]byte, 4<<10), make([]byte, 4<<10)
+	for start := true; ; start = false {
+		n, err := io.ReadFull(r, old)
+		if err != nil && err != io.ErrUnexpectedEOF && err != io.EOF {
+			return nothing, err
+		}
+		m, _ := io.ReadFull(ours, want)
+		switch {
+		case start && !bytes.HasPrefix(old[:n], []byte(f.marker)):
+			return nothing, fmt.Errorf("%s: %w", f.path, ErrForeign)
+		case !bytes.Equal(old[:n], want[:m]):
+			return outdated, nil
+		case err != nil:
+			return current, nil
+		}
 	}
-	return nil
 }

@@ -83,15 +83,15 @@ func Render(p Policy) ([]byte, error) { return first(render(p, template.OpenCode
 // It is experimental: no OpenCode 2 has run it.
 func RenderServer(p Policy) ([]byte, error) { return first(render(p, template.OpenCode2)) }
 
-func first(renderings [][]byte, err error) ([]byte, error) {
+func first(renderings []template.Rendering, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return renderings[0], nil
+	return renderings[0].Bytes(), nil
 }
 
 // render returns the script for each host.
-func render(p Policy, hosts ...template.Host) ([][]byte, error) {
+func render(p Policy, hosts ...template.Host) ([]template.Rendering, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}

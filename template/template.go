@@ -8,7 +8,6 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"text/template"
@@ -24,11 +23,11 @@ type Data struct {
 	Settings any    // encoded as JSON
 }
 
-// What a rendering is composed of. Only the frame has values to fill in; all but
+// What a rendering is composed of. Only the head has values to fill in; all but
 // the adapter is the same for every host.
 var (
 	//go:embed plugin.js.tmpl
-	frame string
+	head string
 	//go:embed engine.js
 	engine string
 	//go:embed state.js
@@ -49,27 +48,33 @@ var (
 )
 
 var parsed = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("plugin.js").Funcs(template.FuncMap{"json": scriptJSON}).Parse(frame))
+	return template.Must(template.New("plugin.js").Funcs(template.FuncMap{"json": scriptJSON}).Parse(head))
 })
+
+// A Rendering is a script in its parts. They are not joined where nothing needs it:
+// most runs only compare them with a file.
+type Rendering []string
+
+// Bytes returns the script.
+func (r Rendering) Bytes() []byte { return []byte(strings.Join(r, "")) }
 
 // Render returns the plugin for each of the hosts, whose renderings have all but the
 // adapter in common. The same data gives the same bytes.
-func Render(data Data, hosts ...Host) ([][]byte, error) {
+func Render(data Data, hosts ...Host) ([]Rendering, error) {
 	const allowed = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.+-"
 	if strings.Trim(data.Version, allowed) != "" || data.Version == "" { // it stands in a comment, where JSON does not protect
 		return nil, fmt.Errorf("version %q is malformed", data.Version)
 	}
-	var core bytes.Buffer
-	core.Grow(32 << 10) // more than it takes
-	if err := parsed().Execute(&core, struct {
+	var filled strings.Builder
+	if err := parsed().Execute(&filled, struct {
 		Data
-		Marker, Engine, State string
-	}{data, Marker, engine, state}); err != nil {
+		Marker string
+	}{data, Marker}); err != nil {
 		return nil, err
 	}
-	var renderings [][]byte
+	var renderings []Rendering
 	for _, host := range hosts {
-		renderings = append(renderings, slices.Concat(core.Bytes(), []byte(host.adapter)))
+		renderings = append(renderings, Rendering{filled.String(), engine, "\n", state, "\n", host.adapter})
 	}
 	return renderings, nil
 }

@@ -20,7 +20,7 @@ func render(t rapid.TB, host template.Host, data template.Data) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(renderings[0])
+	return string(renderings[0].Bytes())
 }
 
 // parse fails the test unless the text is an ES module, and returns it as CommonJS.

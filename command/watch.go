@@ -230,7 +230,10 @@ func runWatch(o watchOptions, s System) error {
 		defer listener.Close()
 	}
 	log := slog.New(&lineHandler{system: s, mu: &sync.Mutex{}})
-	w := watch.New(watch.Options{Policy: o.policy, PluginDir: o.dir, Log: log})
+	w, err := watch.New(watch.Options{Policy: o.policy, PluginDir: o.dir, Log: log})
+	if err != nil {
+		return err
+	}
 	defer w.Close()
 	w.Subscribe(func(e watch.Event) {
 		if open, err := s.write(o.line(e)); err != nil || !open {
@@ -294,7 +297,7 @@ func (o watchOptions) line(e watch.Event) string {
 	what := "tools changed"
 	switch e.Type {
 	case watch.TargetChanged:
-		if !e.Relayed {
+		if e.Origin == "" {
 			return ""
 		}
 		what = arrow(e)

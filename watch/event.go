@@ -19,6 +19,9 @@ const (
 	// TargetChanged: a target went from one state to another. While it is not connected
 	// nothing is known of its servers.
 	TargetChanged = "target"
+	// Missed: this listener was too slow, and events before this one are lost to it. States
+	// says how things are.
+	Missed = "missed"
 )
 
 // An Event is what subscribers are told. What does not concern it is empty.
@@ -32,10 +35,10 @@ type Event struct {
 	Attempt   int       `json:"attempt"` // tries in this outage
 	Error     string    `json:"error"`   // the last one, without secrets
 	Time      time.Time `json:"time"`
-	Relayed   bool      `json:"-"` // another Watcher told it
+	Origin    string    `json:"origin,omitempty"` // the Watcher that told it, if that is another one
 }
 
-// backlog is how many events a listener may be behind.
+// backlog is how many events a listener may be behind before the oldest are lost to it.
 const backlog = 10_000
 
 // audience is the listeners. Each has its own goroutine and its own queue, so that
@@ -51,6 +54,7 @@ type member struct {
 	listener func(Event)
 	mu       sync.Mutex
 	queue    []Event
+	missed   int // events in front of those in the queue
 	gone     bool
 	wake     chan struct{} // holds one, so that whoever tells never waits
 }
@@ -81,11 +85,7 @@ func (a *audience) tell(e Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for m := range a.members {
-		if !m.take(e) {
-			delete(a.members, m)
-			m.end()
-			a.log.Warn(fmt.Sprintf("a listener is %d events behind, and is not told any more", backlog))
-		}
+		m.take(e)
 	}
 }
 
@@ -99,15 +99,15 @@ func (a *audience) close() {
 	a.members = nil
 }
 
-func (m *member) take(e Event) bool {
+func (m *member) take(e Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.queue) >= backlog {
-		return false
+		m.queue = m.queue[1:]
+		m.missed++
 	}
 	m.queue = append(m.queue, e)
 	m.signal()
-	return true
 }
 
 func (m *member) end() {
@@ -130,6 +130,11 @@ func (m *member) next() (e Event, some, gone bool) {
 	defer m.mu.Unlock()
 	if m.gone || len(m.queue) == 0 {
 		return e, false, m.gone
+	}
+	if m.missed > 0 {
+		e = Event{Type: Missed, Error: fmt.Sprintf("%d events are lost, since they were not taken in time", m.missed), Time: m.queue[0].Time}
+		m.missed = 0
+		return e, true, false
 	}
 	e = m.queue[0]
 	if m.queue = m.queue[1:]; len(m.queue) == 0 {

@@ -18,7 +18,10 @@ var load = flag.Duration("load", 6*time.Second, "how long TestLoad goes on")
 func TestLoad(t *testing.T) {
 	policy := steady()
 	policy.StableAfter = 0 // or what dies every 3 s would be tried ever more slowly
-	w := New(Options{Policy: policy})
+	w, err := New(Options{Policy: policy})
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer w.Close()
 
 	var mu sync.Mutex

@@ -42,7 +42,7 @@ type Options struct {
 	PluginDir string
 	// Log takes lines for people; nil for none.
 	Log *slog.Logger
-	// Transport makes the requests; nil for one with the defaults of net/http.
+	// Transport makes the requests; nil for one of its own.
 	Transport http.RoundTripper
 }
 
@@ -113,17 +113,28 @@ type Watcher struct {
 	running sync.WaitGroup // of the targets
 }
 
-// New returns a Watcher without targets. Close ends it.
-func New(o Options) *Watcher { return newWatcher(o, time.Now) }
+// New returns a Watcher without targets. Close ends it. An error says what is wrong with
+// the policy.
+func New(o Options) (*Watcher, error) {
+	if err := o.Policy.Validate(); err != nil {
+		return nil, err
+	}
+	return newWatcher(o, time.Now), nil
+}
 
 func newWatcher(o Options, wall func() time.Time) *Watcher {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Transport == nil {
-		transport := http.DefaultTransport.(*http.Transport).Clone()
-		transport.MaxIdleConnsPerHost = o.Policy.Concurrency
-		o.Transport = transport
+		o.Transport = &http.Transport{
+			Proxy:                  http.ProxyFromEnvironment,
+			MaxIdleConnsPerHost:    o.Policy.Concurrency,
+			IdleConnTimeout:        90 * time.Second,
+			TLSHandshakeTimeout:    10 * time.Second,
+			ForceAttemptHTTP2:      true,
+			MaxResponseHeaderBytes: 64 << 10,
+		}
 	}
 	w := &Watcher{
 		options: o,
@@ -272,18 +283,23 @@ func (w *Watcher) Pause(paused bool) {
 	}
 }
 
+// Paused reports whether reconnecting is paused.
+func (w *Watcher) Paused() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.paused
+}
+
 // Subscribe has the listener called with every event from now on, one at a time, on a
-// goroutine of its own. One that is thousands of events behind is unsubscribed. After
-// unsubscribe has returned it is not called again; a call may still be under way.
+// goroutine of its own. One that is thousands of events behind misses the oldest, and is
+// told so. After unsubscribe has returned it is not called again; a call may still be
+// under way.
 func (w *Watcher) Subscribe(listener func(Event)) (unsubscribe func()) {
 	return w.audience.add(listener)
 }
 
-// Relay tells subscribers of an event of another Watcher.
-func (w *Watcher) Relay(e Event) {
-	e.Relayed = true
-	w.audience.tell(e)
-}
+// Relay tells subscribers of an event of another Watcher, which its Origin names.
+func (w *Watcher) Relay(e Event) { w.audience.tell(e) }
 
 // Close ends every connection and goroutine. A listener that is being called keeps its
 // goroutine until it returns.

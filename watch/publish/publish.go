@@ -32,12 +32,6 @@ const (
 	again   = time.Second     // between two tries to reach Redis
 )
 
-// A message is an event, with who sends it.
-type message struct {
-	watch.Event
-	Origin string `json:"origin"`
-}
-
 // A Publisher connects a Watcher with Redis.
 type Publisher struct {
 	watcher     *watch.Watcher
@@ -87,7 +81,7 @@ func (p *Publisher) Close() {
 
 // take keeps an event of ours for Redis, in place of the oldest if there are too many.
 func (p *Publisher) take(e watch.Event) {
-	for !e.Relayed {
+	for e.Origin == "" {
 		select {
 		case p.events <- e:
 			return
@@ -165,7 +159,8 @@ func (p *Publisher) send(ctx context.Context, unsent **watch.Event) error {
 }
 
 func (p *Publisher) publish(conn redis.Conn, e watch.Event) error {
-	text, err := json.Marshal(message{e, p.origin})
+	e.Origin = p.origin
+	text, err := json.Marshal(e)
 	if err != nil {
 		return nil // an Event holds nothing that cannot be written
 	}
@@ -206,9 +201,9 @@ func (p *Publisher) receive(ctx context.Context) error {
 		case redis.Subscription:
 			p.say(ctx, receiving, nil)
 		case redis.Message:
-			var m message
-			if json.Unmarshal(received.Data, &m) == nil && m.Origin != p.origin && known(m.Type) {
-				p.watcher.Relay(m.Event)
+			var e watch.Event
+			if json.Unmarshal(received.Data, &e) == nil && e.Origin != "" && e.Origin != p.origin && known(e.Type) {
+				p.watcher.Relay(e)
 			}
 		}
 	}

@@ -100,7 +100,10 @@ func publishes(t *testing.T, url string) *publishing {
 	t.Helper()
 	p := &publishing{t: t, logged: &lockedText{}}
 	log := slog.New(slog.NewTextHandler(p.logged, nil))
-	p.w = watch.New(watch.Options{Policy: plugin.DefaultPolicy(), Log: log})
+	var err error
+	if p.w, err = watch.New(watch.Options{Policy: plugin.DefaultPolicy(), Log: log}); err != nil {
+		t.Fatal(err)
+	}
 	p.w.Subscribe(func(e watch.Event) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -121,7 +124,7 @@ func (p *publishing) happens(name string) {
 	if _, err := p.w.Connect(watch.Target{URL: "http://127.0.0.1:1/" + name}); err != nil {
 		p.t.Fatal(err)
 	}
-	p.eventually(name+" is told at home", func(e watch.Event) bool { return strings.HasSuffix(e.URL, name) && !e.Relayed })
+	p.eventually(name+" is told at home", func(e watch.Event) bool { return strings.HasSuffix(e.URL, name) && e.Origin == "" })
 	p.w.Disconnect("http://127.0.0.1:1/" + name)
 }
 
@@ -159,7 +162,7 @@ func (p *publishing) reaches(other *publishing, name string) {
 	eventually(p.t, name+" is told elsewhere", func() bool {
 		n++
 		p.happens(fmt.Sprint(name, n))
-		return other.count(func(e watch.Event) bool { return strings.Contains(e.URL, name) && e.Relayed }) > 0
+		return other.count(func(e watch.Event) bool { return strings.Contains(e.URL, name) && e.Origin != "" }) > 0
 	})
 }
 
@@ -196,13 +199,13 @@ func TestWatchersSeeEachOther(t *testing.T) {
 	}
 
 	// Events of others that are none do no harm.
-	for _, payload := range []string{"", "{", "[]", `{"type":"other"}`, `{"type":7}`, `{"type":"tools_changed","server":"elsewhere"}`} {
+	for _, payload := range []string{"", "{", "[]", `{"type":"other"}`, `{"type":7}`, `{"type":"tools_changed","server":"elsewhere","origin":"else/where"}`} {
 		if _, err := client.Do("PUBLISH", "mcp:tools_changed", payload); err != nil {
 			t.Fatal(err)
 		}
 	}
 	a.eventually("the last one is told", func(e watch.Event) bool { return e.Server == "elsewhere" })
-	if n := a.count(func(e watch.Event) bool { return e.Relayed && e.Type == "other" || e.Type == "" }); n != 0 {
+	if n := a.count(func(e watch.Event) bool { return e.Origin != "" && e.Type == "other" || e.Type == "" }); n != 0 {
 		t.Errorf("%d events that are none were told", n)
 	}
 
@@ -240,7 +243,7 @@ func TestRelayedEventsAreNotSentOn(t *testing.T) {
 	server.start()
 	p, other := publishes(t, server.url()), publishes(t, server.url())
 	p.reaches(other, "ready")
-	p.w.Relay(watch.Event{Type: watch.ToolsChanged, Server: "relayed"})
+	p.w.Relay(watch.Event{Type: watch.ToolsChanged, Server: "relayed", Origin: "elsewhere"})
 	p.reaches(other, "done")
 	if n := other.count(func(e watch.Event) bool { return e.Server == "relayed" }); n != 0 {
 		t.Errorf("sent on %d times", n)
@@ -278,12 +281,15 @@ func TestToolsChannel(t *testing.T) {
 	changes <- "message.updated"
 	changes <- "mcp.tools.changed"
 	other.eventually("it is announced elsewhere", func(e watch.Event) bool {
-		return e.Relayed && e.Type == watch.ToolsChanged && e.Server == "github" && e.Directory == "/p" && e.URL == opencode.URL
+		return e.Origin != "" && e.Type == watch.ToolsChanged && e.Server == "github" && e.Directory == "/p" && e.URL == opencode.URL
 	})
 }
 
 func TestBadURL(t *testing.T) {
-	w := watch.New(watch.Options{Policy: plugin.DefaultPolicy()})
+	w, err := watch.New(watch.Options{Policy: plugin.DefaultPolicy()})
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer w.Close()
 	for _, url := range []string{"", "http://x", "redis://:s3cret@[", "redis://:s3cret@host:port"} {
 		if _, err := publish.New(w, url, slog.New(slog.DiscardHandler)); err == nil || strings.Contains(err.Error(), "s3cret") {

@@ -21,7 +21,10 @@ import (
 // serving returns a Watcher without targets, and its server on loopback.
 func serving(t *testing.T, o serve.Options) (*watch.Watcher, *httptest.Server) {
 	t.Helper()
-	w := watch.New(watch.Options{Policy: plugin.DefaultPolicy()})
+	w, err := watch.New(watch.Options{Policy: plugin.DefaultPolicy()})
+	if err != nil {
+		t.Fatal(err)
+	}
 	handler, err := serve.New(w, o)
 	if err != nil {
 		t.Fatal(err)

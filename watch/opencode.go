@@ -36,6 +36,13 @@ type opencode struct {
 	password string
 }
 
+func newOpencode(client *http.Client, base string, o Target) opencode {
+	if o.Username == "" {
+		o.Username = "opencode" // as OpenCode does
+	}
+	return opencode{client: client, base: base, username: o.Username, password: o.Password}
+}
+
 // A dialect is the API of a major version of OpenCode.
 type dialect struct {
 	version int
@@ -75,7 +82,7 @@ func location(directory string) string {
 	return url.Values{"location[directory]": {directory}}.Encode()
 }
 
-func (o *opencode) do(ctx context.Context, method, path string, header http.Header) (*http.Response, error) {
+func (o opencode) do(ctx context.Context, method, path string, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, o.base+path, nil)
 	if err != nil {
 		return nil, err
@@ -116,7 +123,7 @@ func (s *stream) Read(p []byte) (int, error) {
 }
 
 // subscribe opens the event stream, of whatever version the server is.
-func (o *opencode) subscribe(ctx context.Context, lastEventID string) (*stream, error) {
+func (o opencode) subscribe(ctx context.Context, lastEventID string) (*stream, error) {
 	header := http.Header{"Accept": {"text/event-stream"}, "Cache-Control": {"no-cache"}}
 	if lastEventID != "" {
 		header.Set("Last-Event-ID", lastEventID)
@@ -307,7 +314,7 @@ func field(raw json.RawMessage, name string) string {
 }
 
 // status reads the status of a directory's servers. It starts them, in OpenCode 1.
-func (o *opencode) status(ctx context.Context, d *dialect, directory string) (map[string]reconnect.Status, error) {
+func (o opencode) status(ctx context.Context, d *dialect, directory string) (map[string]reconnect.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
 	res, err := o.do(ctx, http.MethodGet, d.status(directory), http.Header{"Accept": {"application/json"}})
@@ -369,7 +376,7 @@ func statusOf(raw json.RawMessage) reconnect.Status {
 
 // connect asks for one connect, and returns when it is over. What it came to is what
 // the next status says (rule 11).
-func (o *opencode) connect(ctx context.Context, d *dialect, directory, server string) error {
+func (o opencode) connect(ctx context.Context, d *dialect, directory, server string) error {
 	res, err := o.do(ctx, http.MethodPost, d.connect(directory, server), nil)
 	if err != nil {
 		return err

@@ -20,6 +20,12 @@ const (
 	clockJump      = 30 * time.Second // more than any machine under load is late
 	silence        = 45 * time.Second // of a server that sends heartbeats, which is every 10 or 15 s
 	maxDirectories = 1000             // in use in one target; others are passed over
+
+	// A stream that is open again so soon after one was lost is the same process's: an
+	// OpenCode that is started takes longer until it listens.
+	sameProcess = 500 * time.Millisecond
+	// A stream that was open for so long is opened again at once.
+	worthwhile = 10 * time.Second
 )
 
 // A target is an OpenCode server that is watched. Its loop, run, is the only goroutine
@@ -44,10 +50,14 @@ type target struct {
 	generation  int // of the stream: what comes late from an earlier one does not count
 	closeStream context.CancelFunc
 	openedAt    time.Time
-	giveUpAt    time.Time // while it opens
-	retryAt     time.Time // while there is none
-	lostAt      time.Time
-	stream      *stream // while it is open
+	giveUpAt    time.Time       // while it opens
+	proveAt     time.Time       // while it opens again, which may still show that the process is the same
+	retryAt     time.Time       // while there is none
+	lostAt      time.Time       // when an open one was closed last
+	trustAt     time.Time       // while it is open, but said to be given up: when it will have lasted
+	fickle      bool            // it opened after it was given up, and did not last
+	stream      *stream         // while it is open
+	reading     context.Context // of the status reads, while it is open
 	dialect     *dialect
 	lastEventID string
 	activeAt    time.Time
@@ -82,7 +92,7 @@ type directory struct {
 func newTarget(w *Watcher, id string, o Target, paused bool) *target {
 	t := &target{
 		w: w, id: id, keep: o.Keep,
-		api:         opencode{client: w.client, base: id, username: o.Username, password: o.Password},
+		api:         newOpencode(w.client, id, o),
 		log:         w.options.Log.With("url", id),
 		inbox:       make(chan func(time.Time)),
 		done:        make(chan struct{}),
@@ -95,9 +105,6 @@ func newTarget(w *Watcher, id string, o Target, paused bool) *target {
 		engines:     map[*reconnect.Engine]*directory{},
 		paused:      paused,
 		timer:       time.NewTimer(0),
-	}
-	if t.api.username == "" {
-		t.api.username = "opencode"
 	}
 	t.ctx, t.cancel = context.WithCancelCause(w.ctx)
 	return t
@@ -154,7 +161,9 @@ func (t *target) wait() {
 		}
 	}
 	due(t.giveUpAt)
+	due(t.proveAt)
 	due(t.retryAt)
+	due(t.trustAt)
 	if t.stream != nil {
 		for _, d := range t.directories {
 			if at, ok := d.engine.Next(); ok {
@@ -173,8 +182,15 @@ func (t *target) advance(now time.Time) {
 	if due(t.giveUpAt, now) {
 		t.lose(now, fmt.Errorf("the server did not answer within %v", t.w.options.Policy.ConnectTimeout))
 	}
+	if due(t.proveAt, now) {
+		t.forgetProcess(now)
+	}
 	if due(t.retryAt, now) {
 		t.open(now)
+	}
+	if due(t.trustAt, now) {
+		t.trustAt = time.Time{}
+		t.move(now, Connected, "")
 	}
 	// Nothing is planned by what is known from before a lost stream.
 	if t.stream != nil {
@@ -228,16 +244,18 @@ func (t *target) open(now time.Time) {
 	t.attempts++
 	t.retryAt = time.Time{}
 	t.giveUpAt = now.Add(t.w.options.Policy.ConnectTimeout)
+	if len(t.directories) > 0 { // nothing is known in a process unless it is the same
+		t.proveAt = now.Add(sameProcess)
+	}
 	ctx, cancel := context.WithCancel(t.ctx)
 	t.closeStream = cancel
-	generation, lastEventID, activeAt := t.generation, t.lastEventID, t.activeAt
+	generation, lastEventID, api := t.generation, t.lastEventID, t.api
 	t.calls.Go(func() {
 		defer cancel()
-		s, err := t.api.subscribe(ctx, lastEventID)
+		s, err := api.subscribe(ctx, lastEventID)
 		if err == nil {
 			defer s.body.Close()
-			s.active.Store(activeAt.UnixNano())
-			if ctx.Err() != nil || !t.post(func(now time.Time) { t.opened(now, generation, s) }) {
+			if ctx.Err() != nil || !t.post(func(now time.Time) { t.opened(now, generation, s, ctx) }) {
 				return // too late
 			}
 			err = s.follow(func(got signal) bool {
@@ -260,22 +278,27 @@ func (t *target) open(now time.Time) {
 func (t *target) shut() {
 	if t.stream != nil {
 		t.lastEventID = t.stream.lastID.Load().(string)
+		t.lostAt = time.Now()
+		for _, d := range t.directories {
+			d.stale = true
+		}
 	}
 	if t.closeStream != nil {
 		t.closeStream()
 	}
-	t.closeStream, t.stream, t.giveUpAt = nil, nil, time.Time{}
+	t.closeStream, t.stream, t.giveUpAt, t.trustAt = nil, nil, time.Time{}, time.Time{}
 }
 
-func (t *target) opened(now time.Time, generation int, s *stream) {
+func (t *target) opened(now time.Time, generation int, s *stream, reading context.Context) {
 	if generation != t.generation || t.closeStream == nil {
 		return
 	}
-	t.stream, t.dialect, t.openedAt, t.giveUpAt = s, s.dialect, now, time.Time{}
-	if t.status == Idle {
-		t.error = ""
+	t.stream, t.reading, t.dialect, t.openedAt = s, reading, s.dialect, now
+	t.giveUpAt, t.proveAt = time.Time{}, time.Time{}
+	s.active.Store(now.UnixNano()) // that it is there again is news
+	if t.status == GivenUp && t.fickle {
+		t.trustAt = now.Add(t.w.options.Policy.StableAfter)
 	} else {
-		s.active.Store(now.UnixNano()) // that it is there again is news
 		t.move(now, Connected, "")
 	}
 	for _, d := range t.directories {
@@ -293,23 +316,16 @@ func (t *target) opened(now time.Time, generation int, s *stream) {
 // lose deals with a stream that has ended, or did not open.
 func (t *target) lose(now time.Time, err error) {
 	policy := t.w.options.Policy
-	if t.stream != nil {
-		t.lostAt = now
-		if now.Sub(t.openedAt) >= policy.StableAfter {
-			t.attempts = 0
-		}
-		for _, d := range t.directories {
-			d.stale = true
+	wasOpen, lived := t.stream != nil, now.Sub(t.openedAt)
+	t.shut()
+	if wasOpen {
+		t.fickle = t.status == GivenUp || t.attempts >= policy.MaxAttempts
+		if lived >= policy.StableAfter {
+			t.attempts, t.fickle = 0, false
 		}
 	}
-	t.shut()
 	if refused(err) {
-		// The process has ended, and with it every instance: another one that listens
-		// there starts none for us.
-		for _, d := range t.directories {
-			t.drop(now, d)
-		}
-		t.lastEventID = ""
+		t.lastEventID = "" // of a process that is no more
 	}
 	slow := now.Add(t.jittered(policy.ProbeInterval))
 	switch {
@@ -317,20 +333,30 @@ func (t *target) lose(now time.Time, err error) {
 		t.attempts = 0
 		t.retryAt = slow
 		t.move(now, Unauthorized, errText(err))
-	case t.status == Idle:
-		t.retryAt = slow
-		t.complain(errText(err))
-		t.error = errText(err)
 	case t.attempts >= policy.MaxAttempts:
 		t.retryAt = slow
 		t.move(now, GivenUp, errText(err))
+	case wasOpen && lived >= worthwhile:
+		t.move(now, Waiting, errText(err))
+		t.open(now)
+		return
 	default:
 		doubled := float64(policy.InitialDelay) * math.Pow(2, float64(max(0, t.attempts-1)))
 		t.retryAt = now.Add(t.jittered(time.Duration(min(float64(maxStreamDelay), doubled))))
 		t.move(now, Waiting, errText(err))
 	}
-	if !t.keep && (t.status == GivenUp || t.status == Unauthorized || t.status == Idle) && now.Sub(t.reached()) >= policy.IdleAfter {
+	t.forgetProcess(now)
+	if !t.keep && (t.status == GivenUp || t.status == Unauthorized) && now.Sub(t.reached()) >= policy.IdleAfter {
 		t.stop("forgotten: it could not be reached for " + policy.IdleAfter.String())
+	}
+}
+
+// forgetProcess forgets what was known in a process that may have ended: reading a
+// status in another one would start servers there that nobody uses (rule 2).
+func (t *target) forgetProcess(now time.Time) {
+	t.proveAt = time.Time{}
+	for _, d := range t.directories {
+		t.drop(now, d)
 	}
 }
 
@@ -388,7 +414,6 @@ func (t *target) look(now time.Time) {
 	if t.clock = wall; late > clockJump || late < -clockJump {
 		t.attempts = 0
 		for _, d := range t.directories {
-			d.stale = true
 			d.engine.WokeUp(now)
 		}
 		t.log.Info("the clock jumped, as after a sleep of the machine")
@@ -403,6 +428,9 @@ func (t *target) look(now time.Time) {
 		return
 	}
 	t.activeAt = time.Unix(0, t.stream.active.Load())
+	if !t.trustAt.IsZero() {
+		return
+	}
 	switch idle := now.Sub(t.activeAt) >= policy.IdleAfter && !t.repairs(); {
 	case idle && t.status == Connected:
 		t.move(now, Idle, "")
@@ -423,12 +451,24 @@ func (t *target) repairs() bool {
 	return false
 }
 
+// update takes what a second Connect says.
+func (t *target) update(now time.Time, o Target) {
+	t.keep = t.keep || o.Keep
+	api := newOpencode(t.w.client, t.api.base, o)
+	if o.Password == "" || api == t.api {
+		return
+	}
+	t.api = api
+	if t.stream == nil { // an open one was let in with the old ones
+		t.open(now)
+	}
+}
+
 // retry is asked for by a person, or by another program for one.
 func (t *target) retry(now time.Time, servers, directories []string) {
-	if t.stream == nil {
-		t.attempts = 0
+	t.attempts, t.fickle = 0, false
+	if t.closeStream == nil {
 		t.open(now)
-		return
 	}
 	for _, d := range t.directories {
 		if len(directories) == 0 || slices.Contains(directories, d.path) {
@@ -552,9 +592,9 @@ func (t *target) perform(d *directory, action reconnect.Action) {
 		}
 		t.read(d)
 	case reconnect.Connect:
-		dialect := t.dialect
+		api, dialect := t.api, t.dialect
 		t.calls.Go(func() {
-			err := t.api.connect(d.ctx, dialect, d.path, action.Server)
+			err := api.connect(d.ctx, dialect, d.path, action.Server)
 			t.post(func(now time.Time) {
 				if t.directories[d.path] != d {
 					return
@@ -587,18 +627,23 @@ func (t *target) say(level, text, directory string) {
 
 // read reads a directory's status, and just before whether a plugin looks after it.
 func (t *target) read(d *directory) {
-	dialect, generation, tools := t.dialect, t.generation, d.tools
+	api, dialect, generation, tools := t.api, t.dialect, t.generation, d.tools
 	d.tools = map[string]bool{}
+	// What is asked when a stream is lost may be answered as it was before.
+	ctx, cancel := context.WithCancel(d.ctx)
+	stop := context.AfterFunc(t.reading, cancel)
 	t.calls.Go(func() {
+		defer cancel()
+		defer stop()
 		byPlugin := t.w.pluginOwns(t.id, d.path)
-		answer, err := t.api.status(d.ctx, dialect, d.path)
+		answer, err := api.status(ctx, dialect, d.path)
 		t.post(func(now time.Time) {
 			switch {
 			case t.directories[d.path] != d:
 			case err == nil && t.stream != nil && generation == t.generation:
 				t.answered(now, d, answer, tools, byPlugin)
-			default: // what was asked before a stream was lost may be as it was before
-				if err != nil {
+			default:
+				if err != nil && ctx.Err() == nil {
 					t.refuse(d, errText(err))
 				}
 				maps.Copy(d.tools, tools)

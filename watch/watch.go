@@ -174,41 +174,45 @@ func ID(raw string) (string, error) {
 	}
 }
 
-// Connect begins to watch a target, and returns its state, which is that of the
-// target that is there already if there is one.
+// Connect begins to watch a target, and returns its state. One that is watched already
+// takes a password that is given, and Keep.
 func (w *Watcher) Connect(o Target) (TargetState, error) {
 	id, err := ID(o.URL)
 	if err != nil {
 		return TargetState{}, err
 	}
-	w.mu.Lock()
-	t := w.targets[id]
-	for t != nil && t.ctx.Err() != nil && w.ctx.Err() == nil { // it is on its way out
-		w.mu.Unlock()
-		<-t.done
-		w.mu.Lock()
-		t = w.targets[id]
+	for {
+		t, fresh, err := w.join(id, o)
+		if err != nil {
+			return TargetState{}, err
+		}
+		if !fresh {
+			t.post(func(now time.Time) { t.update(now, o) })
+		}
+		if s, ok := t.state(); ok {
+			return s, nil
+		}
+		<-t.done // it was disconnected meanwhile
 	}
+}
+
+// join returns the target with this ID, which may be a fresh one.
+func (w *Watcher) join(id string, o Target) (t *target, fresh bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t = w.targets[id]
 	switch {
 	case w.ctx.Err() != nil:
-		err = ErrClosed
+		return nil, false, ErrClosed
 	case t != nil:
+		return t, false, nil
 	case len(w.targets) >= MaxTargets:
-		err = fmt.Errorf("there are %d targets already, and more are not watched", MaxTargets)
-	default:
-		t = newTarget(w, id, o, w.paused)
-		w.targets[id] = t
-		w.running.Go(t.run)
+		return nil, false, fmt.Errorf("there are %d targets already, and more are not watched", MaxTargets)
 	}
-	w.mu.Unlock()
-	if err != nil {
-		return TargetState{}, err
-	}
-	s, ok := t.state()
-	if !ok {
-		return TargetState{}, ErrClosed
-	}
-	return s, nil
+	t = newTarget(w, id, o, w.paused)
+	w.targets[id] = t
+	w.running.Go(t.run)
+	return t, true, nil
 }
 
 // Disconnect ends the connection to a target, for good, and reports whether there was one.

@@ -324,17 +324,15 @@ func TestStatusFirstAfterAReopenedStream(t *testing.T) {
 		s.prompt(dir)
 		s.after(30500 * time.Millisecond) // b's next try is due in half a second
 		s.told()
+		s.answerSlowly(3 * time.Second)
+		s.do(func() { s.requests = nil })
 		s.crash(false)
 		s.set(dir, "a", "disabled")
-		s.do(func() { s.requests = nil })
-		s.after(500 * time.Millisecond)
+		s.after(2 * time.Second)
 		if d := s.target().Directories; len(d) != 1 || len(d[0].Servers) > 0 {
 			s.Errorf("what was cached is still told: %+v", d)
 		}
-		s.wantTold("connected>waiting")
-		s.answerSlowly(3 * time.Second)
-		s.after(2 * time.Second)
-		s.wantTold("waiting>connected") // and nothing of b
+		s.wantTold("connected>waiting", "waiting>connected") // and nothing of b
 		s.after(4 * time.Second)
 		if told := s.told(); !slices.Contains(told, "a connected>disabled") || len(s.asked("GET /mcp "+dir)) == 0 {
 			s.Errorf("%q, %q", told, s.requests)
@@ -368,7 +366,6 @@ func TestIdleTarget(t *testing.T) {
 		if len(s.requests) > 0 || s.opens() != 1 {
 			s.Errorf("asked %q, opened %d times", s.requests, s.opens())
 		}
-		// A lost stream is only looked after slowly.
 		s.crash(true)
 		s.after(time.Hour)
 		s.do(func() { s.down = false })
@@ -377,10 +374,10 @@ func TestIdleTarget(t *testing.T) {
 		if s.opens() != before+1 {
 			s.Errorf("opened %d times", s.opens()-before)
 		}
-		s.wantTold("a connected>") // the process ended
+		s.wantTold("idle>waiting", "a connected>", "waiting>given_up", "given_up>connected")
 		s.prompt(dir)
 		s.after(2 * time.Second)
-		s.wantTold("idle>connected", "a >connected")
+		s.wantTold("a >connected")
 	})
 }
 
@@ -704,25 +701,185 @@ func TestReopenedStreamLooksOnlyWhereThereIsUse(t *testing.T) {
 	})
 }
 
+// TestRestartedProcessIsNotWokenUp: reading a status in a process where nobody uses the
+// directory would start its servers.
 func TestRestartedProcessIsNotWokenUp(t *testing.T) {
+	badGateway := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }
+	reset := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	for name, gone := range map[string]struct {
+		answer http.HandlerFunc // while the process is away; nil for a refused connection
+		d      time.Duration
+	}{
+		"as fast as can be":            {nil, 700 * time.Millisecond},
+		"slowly":                       {nil, 2 * time.Second},
+		"after many tries":             {nil, time.Hour},
+		"behind a proxy":               {badGateway, 700 * time.Millisecond},
+		"behind a proxy, slowly":       {badGateway, time.Minute},
+		"while it still takes them in": {reset, 700 * time.Millisecond},
+		"without an answer":            {hang, 700 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, newModel(1), nil, func(s *scene) {
+				s.set(dir, "a", "connected")
+				s.connect()
+				s.prompt(dir)
+				s.after(time.Minute)
+				s.told()
+				s.do(func() { s.down, s.answer = gone.answer == nil, gone.answer })
+				s.crash(gone.answer == nil)
+				s.after(gone.d)
+				s.do(func() { s.down, s.answer, s.requests = false, nil, nil })
+				s.set(dir, "a", "failed")
+				s.after(6 * time.Minute)
+				if len(s.requests) > 0 || len(s.target().Directories) > 0 {
+					s.Errorf("asked in a directory that may not be open any more: %q", s.requests)
+				}
+				told := s.told()
+				if told[0] != "connected>waiting" || told[1] != "a connected>" || !strings.HasSuffix(told[len(told)-1], ">connected") {
+					s.Errorf("%q", told)
+				}
+				s.prompt(dir)
+				s.after(5 * time.Second)
+				s.wantTold("a >waiting", "a waiting>trying", "a trying>connected", "tools a")
+			})
+		})
+	}
+}
+
+// TestStreamsThatDoNotLast are not opened again at once, nor is anything taken for granted.
+func TestStreamsThatDoNotLast(t *testing.T) {
 	play(t, newModel(1), nil, func(s *scene) {
 		s.set(dir, "a", "connected")
 		s.connect()
 		s.prompt(dir)
-		s.after(5 * time.Second)
-		s.told()
-		s.crash(true)
-		s.after(2 * time.Second)
-		s.do(func() { s.down, s.requests = false, nil })
-		s.set(dir, "a", "failed")
-		s.after(time.Hour)
-		if len(s.requests) > 0 {
-			s.Errorf("asked in a directory that may not be open any more: %q", s.requests)
+		s.after(worthwhile - 500*time.Millisecond)
+		opened := s.opens()
+		s.crash(false)
+		s.after(900 * time.Millisecond)
+		if s.opens() != opened || len(s.target().Directories) > 0 {
+			s.Errorf("opened %d times; %+v", s.opens()-opened, s.target())
 		}
-		s.wantTold("connected>waiting", "a connected>", "waiting>connected", "connected>idle")
+	})
+}
+
+// TestHungRead: one that hangs when the stream is lost does not hold up the next one.
+func TestHungRead(t *testing.T) {
+	play(t, newModel(1), nil, func(s *scene) {
+		s.set(dir, "a", "connected")
+		s.connect()
+		s.answerSlowly(time.Hour)
 		s.prompt(dir)
-		s.after(5 * time.Second)
-		s.wantTold("idle>connected", "a >waiting", "a waiting>trying", "a trying>connected", "tools a")
+		s.after(time.Minute)
+		s.do(func() { s.answer, s.requests = nil, nil })
+		s.crash(false)
+		s.after(time.Second)
+		if len(s.asked("GET /mcp "+dir)) == 0 || strings.Contains(s.logged.String(), "reading the status") {
+			s.Errorf("%q\n%s", s.requests, s.logged)
+		}
+	})
+}
+
+// TestLateAnswers: what an earlier stream or the time before it still brings is not looked at.
+func TestLateAnswers(t *testing.T) {
+	play(t, newModel(1), nil, func(s *scene) {
+		s.connect()
+		target := s.w.target(modelURL)
+		generation := target.generation
+		s.crash(false)
+		s.after(2 * time.Second)
+		target.post(func(now time.Time) {
+			target.signal(now, generation, signal{kind: used, directory: dir})
+			target.opened(now, generation, &stream{}, target.ctx)
+		})
+		synctest.Wait()
+		if target.generation == generation || len(s.target().Directories) > 0 || s.target().State != Connected {
+			s.Errorf("%+v", s.target())
+		}
+	})
+}
+
+// TestGivenUpOnce: a server that closes every stream is not told of again and again.
+func TestGivenUpOnce(t *testing.T) {
+	play(t, newModel(1), nil, func(s *scene) {
+		s.answer = func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Type", "text/event-stream") }
+		s.connect()
+		s.after(24 * time.Hour)
+		if n := strings.Count(strings.Join(s.told(), " "), ">given_up"); n > 2 || s.target().State != GivenUp {
+			s.Errorf("told %d times; %s", n, s.target().State)
+		}
+		s.do(func() { s.answer = nil })
+		s.after(10 * time.Minute)
+		s.wantTold("given_up>connected")
+		// Somebody who asks for a try is told at once.
+		s.crash(true)
+		s.after(time.Hour)
+		s.told()
+		s.do(func() { s.down = false })
+		s.w.Retry(nil, nil)
+		s.wantTold("given_up>connected")
+	})
+}
+
+func TestSecondConnect(t *testing.T) {
+	m := newModel(1)
+	m.password = "right"
+	play(t, m, nil, func(s *scene) {
+		s.w.Connect(Target{URL: modelURL, Password: "wrong"})
+		s.after(time.Second)
+		s.wantTold("connecting>unauthorized")
+		s.w.Connect(Target{URL: modelURL}) // knows none, and changes none
+		s.w.Connect(Target{URL: modelURL, Password: "right", Keep: true})
+		s.after(time.Second)
+		s.wantTold("unauthorized>connected")
+		s.crash(true)
+		s.after(24 * time.Hour)
+		if !s.w.Has(modelURL) {
+			s.Error("it was to be kept")
+		}
+	})
+	// One that races with Disconnect gets another target.
+	play(t, newModel(1), nil, func(s *scene) {
+		for range 50 {
+			s.connect()
+			go s.w.Disconnect(modelURL)
+			if _, err := s.w.Connect(Target{URL: modelURL}); err != nil {
+				s.Fatal(err)
+			}
+			synctest.Wait()
+		}
+	})
+}
+
+// TestRetryWhileItOpens: asking again and again does not keep it from opening.
+func TestRetryWhileItOpens(t *testing.T) {
+	play(t, newModel(1), nil, func(s *scene) {
+		s.answer = func(w http.ResponseWriter, r *http.Request) { time.Sleep(3 * time.Second); s.serve(w, r) }
+		s.w.Connect(Target{URL: modelURL})
+		for range 4 {
+			s.after(time.Second)
+			s.w.Retry(nil, nil)
+		}
+		s.wantTold("connecting>connected")
+	})
+}
+
+// TestForgottenAfterASleep: a target is not forgotten for the time that the machine slept.
+func TestForgottenAfterASleep(t *testing.T) {
+	play(t, newModel(1), nil, func(s *scene) {
+		s.w.Connect(Target{URL: modelURL})
+		s.after(6 * time.Hour)
+		s.do(func() { s.down = true }) // the network takes its time
+		s.scene(func() { s.jump += 8 * time.Hour })
+		s.after(10 * time.Minute)
+		if !s.w.Has(modelURL) {
+			s.Fatalf("%q", s.told())
+		}
+		s.do(func() { s.down = false })
+		s.after(5 * time.Minute)
+		if s.target().State != Connected {
+			s.Error(s.target().State)
+		}
 	})
 }
 

@@ -196,7 +196,9 @@ func (o retryOptions) await(before []state.Instance, at time.Time) ([]fate, erro
 // that were failed before or are now.
 func (o retryOptions) fates(before state.Instance, now []state.Instance, at time.Time) []fate {
 	f := fate{instance: before}
-	n := slices.IndexFunc(now, func(other state.Instance) bool { return other.Pid == before.Pid && other.Directory == before.Directory })
+	n := slices.IndexFunc(now, func(other state.Instance) bool {
+		return other.Pid == before.Pid && other.URL == before.URL && other.Directory == before.Directory
+	})
 	if n < 0 {
 		now, n = []state.Instance{{}}, 0
 		f.result, f.final = "its OpenCode or its directory was closed", true

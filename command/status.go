@@ -186,7 +186,7 @@ func statusTables(instances []state.Instance, now time.Time, width int) string {
 	var b strings.Builder
 	var t *table
 	for n, i := range instances {
-		if n == 0 || instances[n-1].Pid != i.Pid {
+		if n == 0 || !sameProcess(instances[n-1], i) {
 			if n > 0 {
 				b.WriteString(t.columns(width) + "\n")
 			}
@@ -195,7 +195,11 @@ func statusTables(instances []state.Instance, now time.Time, width int) string {
 			if i.URL != "" {
 				listens = " at " + i.URL
 			}
-			b.WriteString(oneline.Text(fmt.Sprintf("OpenCode %d%s, mcp-reconnect %s", i.Pid, listens, i.Version)) + "\n")
+			heading := fmt.Sprintf("OpenCode %d%s, mcp-reconnect %s", i.Pid, listens, i.Version)
+			if i.Watch {
+				heading = fmt.Sprintf("OpenCode%s, watched by mcp-reconnect %s, %d", listens, i.Version, i.Pid)
+			}
+			b.WriteString(oneline.Text(heading) + "\n")
 		}
 		if len(i.Servers) == 0 {
 			t.add(i.Directory, "", emptyPhase(i), "", "", "", "")
@@ -215,6 +219,11 @@ func statusTables(instances []state.Instance, now time.Time, width int) string {
 		b.WriteString(t.columns(width))
 	}
 	return b.String()
+}
+
+// sameProcess reports whether two instances are of one OpenCode. A watch may look after several.
+func sameProcess(a, b state.Instance) bool {
+	return a.Pid == b.Pid && (!a.Watch || a.URL == b.URL)
 }
 
 // statusLines is a line for each server, with its process first.
@@ -253,6 +262,7 @@ func statusJSON(o statusOptions, instances []state.Instance, control state.Contr
 	type process struct {
 		Pid       int        `json:"pid"`
 		URL       string     `json:"url"`
+		Watched   bool       `json:"watched"` // pid and version are the watch's
 		Version   string     `json:"version"`
 		Instances []instance `json:"instances"`
 	}
@@ -262,9 +272,9 @@ func statusJSON(o statusOptions, instances []state.Instance, control state.Contr
 		Paused        bool      `json:"paused"`
 		Processes     []process `json:"processes"`
 	}{"1.0", o.dir, control.Paused, []process{}}
-	for _, i := range instances {
-		if n := len(result.Processes); n == 0 || result.Processes[n-1].Pid != i.Pid {
-			result.Processes = append(result.Processes, process{i.Pid, i.URL, i.Version, nil})
+	for n, i := range instances {
+		if n == 0 || !sameProcess(instances[n-1], i) {
+			result.Processes = append(result.Processes, process{i.Pid, i.URL, i.Watch, i.Version, nil})
 		}
 		shown := instance{i.Directory, i.Started, i.Paused, []server{}}
 		for _, s := range i.Servers {

@@ -1,5 +1,6 @@
 // Package state is the Go side of engine.md's rules 18 and 19: it reads what running
-// plugins say of themselves, and writes what they are told. It never talks to
+// plugins say of themselves, writes what they are told, and lets a process that looks
+// after an OpenCode from outside say the same of itself. It never talks to
 // OpenCode, and never touches a file that is neither theirs nor its own.
 package state
 
@@ -32,8 +33,9 @@ const forgottenAfter = 30 * 24 * time.Hour
 
 // An Instance is one project directory in one running OpenCode.
 type Instance struct {
-	Pid       int    // of the OpenCode process
-	Version   string // of the plugin that it has loaded
+	Pid       int    // of the OpenCode process, or of the watch
+	Watch     bool   // a watch looks after it from outside, and no plugin
+	Version   string // of the plugin that it has loaded, or of the watch
 	Directory string
 	URL       string    // of the OpenCode server, "" where it does not listen
 	Started   bool      // it is in use: the plugin looks after its servers
@@ -58,7 +60,7 @@ type Server struct {
 	DueAt   time.Time // when it will be tried next, zero if that is not planned
 }
 
-// Instances are what was found, in the order of their processes and directories.
+// Instances are what was found, in the order of their processes, URLs and directories.
 type Instances struct {
 	List []Instance
 	// Newer and Elsewhere count the files that were left alone: of a newer version, and of
@@ -69,7 +71,7 @@ type Instances struct {
 // fileName is the name of a state file or, with a dot, of one on its way. It is compiled
 // at its first use, not at every start of a program that only merges.
 var fileName = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(\.?)([0-9]{1,10})-[0-9a-f]{16}\.(json|tmp)$`)
+	return regexp.MustCompile(`^(\.?)([0-9]{1,10})-[0-9a-f]{16}(?:\.json|\.tmp|\.json\.[0-9]+\.tmp)$`)
 })
 
 // Read returns the instances that use the plugin in dir, which is plugin.Location's
@@ -116,7 +118,7 @@ func Read(dir string) (Instances, error) {
 		}
 	}
 	slices.SortFunc(found.List, func(a, b Instance) int {
-		return cmp.Or(cmp.Compare(a.Pid, b.Pid), cmp.Compare(a.Directory, b.Directory))
+		return cmp.Or(cmp.Compare(a.Pid, b.Pid), cmp.Compare(a.URL, b.URL), cmp.Compare(a.Directory, b.Directory))
 	})
 	return found, nil
 }
@@ -159,31 +161,39 @@ func (f file) standing(pid int, written time.Time, broken bool) standing {
 	return unknown
 }
 
-// A file is a state file as template/state.js writes it. Times are in milliseconds.
+// A file is a state file as template/state.js and a Record write it. Times are in
+// milliseconds.
 type file struct {
-	Format    int
-	Version   string
-	Pid       int
-	Host      string
-	Space     string
-	Began     string
-	Directory string
-	URL       string
-	Started   bool
-	Paused    bool
-	RetriedAt float64
-	Servers   []struct {
-		Name, Status, Phase   string
-		Tries                 int
-		Retried               bool
-		Error                 string
-		Since, TriedAt, DueAt float64
-	}
+	Format    int      `json:"format"`
+	Version   string   `json:"version"`
+	Pid       int      `json:"pid"`
+	Host      string   `json:"host"`
+	Space     string   `json:"space"`
+	Began     string   `json:"began"`
+	Directory string   `json:"directory"`
+	URL       string   `json:"url"`
+	Watch     bool     `json:"watch"`
+	Started   bool     `json:"started"`
+	Paused    bool     `json:"paused"`
+	RetriedAt float64  `json:"retriedAt"`
+	Servers   []server `json:"servers"`
+}
+
+type server struct {
+	Name    string  `json:"name"`
+	Status  string  `json:"status"`
+	Phase   string  `json:"phase"`
+	Tries   int     `json:"tries"`
+	Retried bool    `json:"retried"`
+	Error   string  `json:"error"`
+	Since   float64 `json:"since"`
+	TriedAt float64 `json:"triedAt"`
+	DueAt   float64 `json:"dueAt"`
 }
 
 func (f file) instance() Instance {
 	i := Instance{
-		Pid: f.Pid, Version: f.Version, Directory: f.Directory, URL: f.URL,
+		Pid: f.Pid, Watch: f.Watch, Version: f.Version, Directory: f.Directory, URL: f.URL,
 		Started: f.Started, Paused: f.Paused, RetriedAt: timeOf(f.RetriedAt), Servers: []Server{},
 	}
 	for _, s := range f.Servers {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcp-reconnect/mcp-reconnect/reconnect"
+	"github.com/mcp-reconnect/mcp-reconnect/state"
 )
 
 const (
@@ -69,6 +70,7 @@ type target struct {
 	directories map[string]*directory
 	engines     map[*reconnect.Engine]*directory
 	paused      bool
+	recordAt    time.Time // when state files are written next
 	timer       *time.Timer
 }
 
@@ -79,7 +81,7 @@ type directory struct {
 	ctx      context.Context // of its requests
 	cancel   context.CancelFunc
 	usedAt   time.Time
-	byPlugin bool
+	owner    string                          // what looks after it instead of us
 	reads    bool                            // a status read was wanted while there was no stream
 	stale    bool                            // no status was read since the stream was opened
 	told     map[string]string               // server -> the state that was told last
@@ -87,6 +89,10 @@ type directory struct {
 	tools    map[string]bool                 // servers that say that their tools changed, since the last read began
 	confirms map[string]bool                 // those of before the read whose answer is being looked at
 	refused  string                          // the last error of a read
+
+	record     *state.Record // nil where none is kept
+	unrecorded bool          // something changed since it was written
+	retriedAt  time.Time     // when the last retry was asked for
 }
 
 func newTarget(w *Watcher, id string, o Target, paused bool) *target {
@@ -164,6 +170,7 @@ func (t *target) wait() {
 	due(t.proveAt)
 	due(t.retryAt)
 	due(t.trustAt)
+	due(t.recordAt)
 	if t.stream != nil {
 		for _, d := range t.directories {
 			if at, ok := d.engine.Next(); ok {
@@ -192,20 +199,26 @@ func (t *target) advance(now time.Time) {
 		t.trustAt = time.Time{}
 		t.move(now, Connected, "")
 	}
+	if due(t.recordAt, now) {
+		t.record()
+	}
 	// Nothing is planned by what is known from before a lost stream.
 	if t.stream != nil {
 		for _, d := range t.directories {
 			d.engine.Advance(now)
 		}
 	}
-	t.drain()
+	t.drain(now)
 }
 
 // drain does what the engines ask for.
-func (t *target) drain() {
+func (t *target) drain(now time.Time) {
 	for pending := t.pool.Pending(); len(pending) > 0; pending = t.pool.Pending() {
 		for _, engine := range pending {
 			d := t.engines[engine]
+			if d != nil {
+				t.changed(now, d)
+			}
 			for _, action := range engine.Actions() {
 				if d != nil {
 					t.perform(d, action)
@@ -465,7 +478,7 @@ func (t *target) update(now time.Time, o Target) {
 }
 
 // retry is asked for by a person, or by another program for one.
-func (t *target) retry(now time.Time, servers, directories []string) {
+func (t *target) retry(now, at time.Time, servers, directories []string) {
 	t.attempts, t.fickle = 0, false
 	if t.closeStream == nil {
 		t.open(now)
@@ -475,13 +488,16 @@ func (t *target) retry(now time.Time, servers, directories []string) {
 			d.usedAt = now
 			d.engine.Retry(now, servers)
 		}
+		d.retriedAt = at // as plugins say that they heard, whether it concerns them or not
+		t.changed(now, d)
 	}
 }
 
 func (t *target) pause(now time.Time, paused bool) {
 	t.paused = paused
 	for _, d := range t.directories {
-		d.engine.Pause(now, paused || d.byPlugin)
+		d.engine.Pause(now, paused || d.owner != "")
+		t.changed(now, d)
 	}
 }
 
@@ -538,6 +554,9 @@ func (t *target) use(now time.Time, d *directory, got signal) {
 			tools:   map[string]bool{},
 		}
 		d.ctx, d.cancel = context.WithCancel(t.ctx)
+		if t.w.keeper != nil {
+			d.record = state.NewRecord(t.w.options.PluginDir, t.id, d.path)
+		}
 		t.directories[d.path], t.engines[d.engine] = d, d
 		d.engine.Pause(now, t.paused)
 	}
@@ -571,6 +590,9 @@ func (t *target) drop(now time.Time, d *directory) {
 	d.cancel()
 	delete(t.directories, d.path)
 	delete(t.engines, d.engine)
+	if d.record != nil {
+		t.w.keeper.keep(d.record, nil)
+	}
 	if t.ctx.Err() != nil {
 		return
 	}
@@ -625,7 +647,7 @@ func (t *target) say(level, text, directory string) {
 	}
 }
 
-// read reads a directory's status, and just before whether a plugin looks after it.
+// read reads a directory's status, and just before who else looks after it.
 func (t *target) read(d *directory) {
 	api, dialect, generation, tools := t.api, t.dialect, t.generation, d.tools
 	d.tools = map[string]bool{}
@@ -635,13 +657,13 @@ func (t *target) read(d *directory) {
 	t.calls.Go(func() {
 		defer cancel()
 		defer stop()
-		byPlugin := t.w.pluginOwns(t.id, d.path)
+		owner := t.w.owner(t.id, d.path)
 		answer, err := api.status(ctx, dialect, d.path)
 		t.post(func(now time.Time) {
 			switch {
 			case t.directories[d.path] != d:
 			case err == nil && t.stream != nil && generation == t.generation:
-				t.answered(now, d, answer, tools, byPlugin)
+				t.answered(now, d, answer, tools, owner)
 			default:
 				if err != nil && ctx.Err() == nil {
 					t.refuse(d, errText(err))
@@ -654,18 +676,18 @@ func (t *target) read(d *directory) {
 }
 
 // answered deals with a status. The tools are those that changed before it was asked for.
-func (t *target) answered(now time.Time, d *directory, answer map[string]reconnect.Status, tools map[string]bool, byPlugin bool) {
+func (t *target) answered(now time.Time, d *directory, answer map[string]reconnect.Status, tools map[string]bool, owner string) {
 	d.refused = ""
-	if byPlugin != d.byPlugin {
-		d.byPlugin = byPlugin
-		d.engine.Pause(now, byPlugin || t.paused)
-		if byPlugin {
-			t.say("info", "a plugin of mcp-reconnect is in this OpenCode, and does the work", d.path)
+	if owner != d.owner {
+		d.owner = owner
+		d.engine.Pause(now, owner != "" || t.paused)
+		if owner != "" {
+			t.say("info", owner+" does the work", d.path)
 		}
 	}
 	d.stale, d.confirms = false, tools
 	d.engine.Read(now, answer)
-	t.drain()
+	t.drain(now)
 	t.report(d, now)
 	for _, name := range sortedNames(d.confirms) {
 		if answer[name].State == "connected" {
@@ -715,7 +737,7 @@ func (t *target) snapshot() TargetState {
 	}
 	for _, path := range sortedNames(t.directories) {
 		d := t.directories[path]
-		shown := DirectoryState{Directory: path, ByPlugin: d.byPlugin, Servers: []ServerState{}}
+		shown := DirectoryState{Directory: path, ByPlugin: d.owner != "", Servers: []ServerState{}}
 		for _, server := range d.engine.Servers() {
 			if d.stale {
 				break

@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"github.com/mcp-reconnect/mcp-reconnect/plugin"
-	"github.com/mcp-reconnect/mcp-reconnect/state"
 )
 
 // MaxTargets is how many targets a Watcher has at most.
@@ -38,7 +37,8 @@ type Options struct {
 	// if it lived for StableAfter, and is idle after IdleAfter.
 	Policy plugin.Policy
 	// PluginDir is plugin.Location's Dir: what a running plugin of that directory looks
-	// after is left to it. "" for none.
+	// after is left to it, what plugins are told there is obeyed, and state files there
+	// say what is known, for status and retry. "" for none.
 	PluginDir string
 	// Log takes lines for people; nil for none.
 	Log *slog.Logger
@@ -80,7 +80,7 @@ type TargetState struct {
 // DirectoryState is what is known of a project directory that is in use.
 type DirectoryState struct {
 	Directory string `json:"directory"`
-	// ByPlugin says that a plugin of ours in that OpenCode does the work.
+	// ByPlugin says that a plugin of ours in that OpenCode does the work, or another watch.
 	ByPlugin bool `json:"by_plugin"`
 	// Servers is empty while it is not known how they are, as after a lost stream.
 	Servers []ServerState `json:"servers"`
@@ -110,7 +110,9 @@ type Watcher struct {
 	mu      sync.Mutex
 	targets map[string]*target
 	paused  bool
-	running sync.WaitGroup // of the targets
+	running sync.WaitGroup // of the targets, and of steer
+
+	keeper *keeper // nil without a plugin's directory
 }
 
 // New returns a Watcher without targets. Close ends it. An error says what is wrong with
@@ -149,6 +151,11 @@ func newWatcher(o Options, wall func() time.Time) *Watcher {
 	}
 	w.ctx, w.close = context.WithCancel(context.Background())
 	w.audience.log = o.Log
+	if o.PluginDir != "" {
+		w.keeper = newKeeper()
+		go w.keeper.run(o.Log)
+		w.obey()
+	}
 	return w
 }
 
@@ -238,13 +245,11 @@ func (w *Watcher) target(id string) *target {
 	return w.targets[id]
 }
 
-// remove forgets a target that has ended, and none that took its place.
+// remove forgets a target that has ended. None takes its place before.
 func (w *Watcher) remove(t *target) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.targets[t.id] == t {
-		delete(w.targets, t.id)
-	}
+	delete(w.targets, t.id)
 }
 
 func (w *Watcher) all() []*target {
@@ -271,9 +276,12 @@ func (w *Watcher) States() []TargetState {
 
 // Retry forgets back-off and tries now: the targets that are not connected, and in the
 // others the failed servers. None of either means all.
-func (w *Watcher) Retry(servers, directories []string) {
+func (w *Watcher) Retry(servers, directories []string) { w.retry(time.Now(), servers, directories) }
+
+// retry does what was asked for at a time by the clock on the wall.
+func (w *Watcher) retry(at time.Time, servers, directories []string) {
 	for _, t := range w.all() {
-		t.post(func(now time.Time) { t.retry(now, servers, directories) })
+		t.post(func(now time.Time) { t.retry(now, at, servers, directories) })
 	}
 }
 
@@ -312,24 +320,13 @@ func (w *Watcher) Close() {
 	w.close()
 	w.mu.Unlock()
 	w.running.Wait()
+	if w.keeper != nil {
+		w.keeper.close()
+	}
 	w.audience.close()
 	if t, ok := w.options.Transport.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
 	}
-}
-
-// pluginOwns reports whether a plugin of ours in this OpenCode looks after the directory.
-func (w *Watcher) pluginOwns(id, directory string) bool {
-	if w.options.PluginDir == "" {
-		return false
-	}
-	found, err := state.Read(w.options.PluginDir)
-	if err != nil {
-		return false
-	}
-	return slices.ContainsFunc(found.List, func(i state.Instance) bool {
-		return i.Directory == directory && i.URL != "" && sameListener(i.URL, id)
-	})
 }
 
 // sameListener reports whether two URLs are of one server on this machine: the plugin

@@ -2,22 +2,17 @@ package watch
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/mcp-reconnect/mcp-reconnect/internal/process"
 )
 
 func TestIDs(t *testing.T) {
@@ -260,6 +255,13 @@ func TestLastEventID(t *testing.T) {
 		s.crash(false)
 		s.after(2 * time.Second)
 		if got := s.lastIDs; !slices.Equal(got, []string{"", "41"}) {
+			s.Errorf("%q", got)
+		}
+		s.crash(true) // and with it the process that knows the ids
+		s.after(2 * time.Second)
+		s.do(func() { s.down = false })
+		s.after(time.Minute)
+		if got := s.lastIDs; !slices.Equal(got, []string{"", "41", ""}) {
 			s.Errorf("%q", got)
 		}
 	})
@@ -663,8 +665,12 @@ func TestToolsChanged(t *testing.T) {
 func TestManyDirectories(t *testing.T) {
 	play(t, newModel(1), func(o *Options) { o.Policy.IdleAfter = 2 * time.Minute }, func(s *scene) {
 		s.connect()
+		s.prompt("/p/7") // the oldest
+		s.after(time.Second)
 		for n := range maxDirectories + 5 {
-			s.prompt(fmt.Sprint("/p/", n))
+			if n != 7 {
+				s.prompt(fmt.Sprint("/p/", n))
+			}
 		}
 		s.after(time.Minute)
 		if n := len(s.target().Directories); n != maxDirectories || strings.Count(s.logged.String(), "further ones are passed over") != 1 {
@@ -675,6 +681,9 @@ func TestManyDirectories(t *testing.T) {
 		s.after(time.Minute)
 		if len(s.asked("GET /mcp /p/new")) == 0 || len(s.target().Directories) != maxDirectories {
 			s.Error("a new one is not looked after")
+		}
+		if slices.ContainsFunc(s.target().Directories, func(d DirectoryState) bool { return d.Directory == "/p/7" }) {
+			s.Error("another one than the oldest was forgotten")
 		}
 	})
 }
@@ -777,6 +786,66 @@ func TestHungRead(t *testing.T) {
 		if len(s.asked("GET /mcp "+dir)) == 0 || strings.Contains(s.logged.String(), "reading the status") {
 			s.Errorf("%q\n%s", s.requests, s.logged)
 		}
+	})
+}
+
+// TestReadWantedWhileTheStreamIsAway: a connect is over then, and its result is not known.
+func TestReadWantedWhileTheStreamIsAway(t *testing.T) {
+	play(t, newModel(1), nil, func(s *scene) {
+		s.set(dir, "a", "failed")
+		s.do(func() { s.starts = func(string, string) string { time.Sleep(time.Minute); return "failed" } })
+		s.connect()
+		s.prompt(dir)
+		s.after(59900 * time.Millisecond) // since the connect began, 100 ms after it was seen to fail
+		s.do(func() {
+			s.requests = nil
+			s.answer = func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/global/event" {
+					time.Sleep(400 * time.Millisecond)
+				}
+				s.serve(w, r)
+			}
+		})
+		s.crash(false)
+		s.after(300 * time.Millisecond)
+		if len(s.requests) > 0 {
+			s.Errorf("asked while there is no stream: %q", s.requests)
+		}
+		s.after(time.Second)
+		if len(s.asked("GET /mcp "+dir)) == 0 {
+			s.Errorf("%q", s.requests)
+		}
+	})
+}
+
+// TestRequestsEndWithTheirDirectory: nobody waits for their answers.
+func TestRequestsEndWithTheirDirectory(t *testing.T) {
+	play(t, newModel(1), nil, func(s *scene) {
+		ended := 0
+		s.connect()
+		s.answer = func(_ http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done()
+			s.do(func() { ended++ })
+		}
+		s.prompt(dir)
+		s.after(time.Second)
+		s.event(dir, "server.instance.disposed", map[string]any{"directory": dir})
+		s.after(time.Second)
+		if ended != 1 {
+			s.Errorf("%d of 1 has ended", ended)
+		}
+	})
+}
+
+// TestGivenUpInTime: whenever that is.
+func TestGivenUpInTime(t *testing.T) {
+	play(t, newModel(1), func(o *Options) { o.Policy.ConnectTimeout = 7 * time.Second }, func(s *scene) {
+		s.answer = func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+		s.w.Connect(Target{URL: modelURL})
+		s.after(6900 * time.Millisecond)
+		s.wantTold()
+		s.after(200 * time.Millisecond)
+		s.wantTold("connecting>waiting")
 	})
 }
 
@@ -1059,56 +1128,3 @@ func (t *target) mustState(tb testing.TB) TargetState {
 
 // TestPluginIsLeftToDoTheWork: one of ours is in this OpenCode, which it knows by
 // another name, and looks after one of two directories.
-func TestPluginIsLeftToDoTheWork(t *testing.T) {
-	installed := filepath.Join(t.TempDir(), "mcp-reconnect")
-	states := filepath.Join(installed, "state")
-	if err := os.MkdirAll(states, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(states, fmt.Sprintf("%d-0123456789abcdef.json", os.Getpid()))
-	self, _ := process.Find(os.Getpid())
-	content, err := json.Marshal(map[string]any{"format": 1, "version": "0.1.0", "pid": os.Getpid(), "host": host, "space": process.Space(),
-		"began": self.Began, "directory": dir, "url": "http://127.0.0.1:4096", "started": true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	play(t, newModel(1), func(o *Options) { o.PluginDir = installed }, func(s *scene) {
-		const target, other = "http://localhost:4096", "/home/ann/other"
-		if _, err := s.w.Connect(Target{URL: target}); err != nil {
-			s.Fatal(err)
-		}
-		synctest.Wait()
-		s.set(dir, "a", "failed")
-		s.set(other, "b", "failed")
-		s.prompt(dir)
-		s.prompt(other)
-		s.after(time.Minute)
-		if got := s.asked("POST"); !slices.Equal(got, []string{"POST /mcp/b/connect " + other}) {
-			s.Errorf("%q", got)
-		}
-		s.set(dir, "a", "connected") // by the plugin
-		s.after(time.Minute)
-		if told := strings.Join(s.told(), " "); !strings.Contains(told, "a dormant>connected tools a") {
-			s.Errorf("%q", told)
-		}
-		if d := s.target().Directories; d[0].ByPlugin || !d[1].ByPlugin {
-			s.Errorf("%+v", d)
-		}
-		// Without the plugin, the work is there to be done.
-		if err := os.Remove(file); err != nil {
-			s.Fatal(err)
-		}
-		s.drops(dir, "a")
-		s.after(time.Minute)
-		if got := s.asked("POST"); !slices.Contains(got, "POST /mcp/a/connect "+dir) {
-			s.Errorf("%q", got)
-		}
-	})
-}

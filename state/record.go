@@ -1,0 +1,75 @@
+package state
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/mcp-reconnect/mcp-reconnect/internal/atomicfile"
+	"github.com/mcp-reconnect/mcp-reconnect/internal/process"
+)
+
+// A Record is the state file of an instance that this process looks after from outside,
+// as a plugin's is that of one in its own process (rule 18).
+type Record struct {
+	path string
+	self file // what it has of this process
+}
+
+// NewRecord returns the Record of a directory in the OpenCode server at a URL, below the
+// plugin's dir. Nothing is written yet.
+func NewRecord(dir, url, directory string) *Record {
+	self := file{Format: format, Pid: os.Getpid(), Space: process.Space(), Watch: true, URL: url, Directory: directory}
+	self.Host, _ = os.Hostname()
+	if p, alive := process.Find(self.Pid); alive {
+		self.Began = p.Began
+	}
+	hash := sha256.Sum256(fmt.Appendf(nil, "%s %s %s %s", self.Host, self.Space, url, directory))
+	return &Record{filepath.Join(dir, "state", fmt.Sprintf("%d-%x.json", self.Pid, hash[:8])), self}
+}
+
+// Path is that of the file, which is the same for the same directory and URL.
+func (r *Record) Path() string { return r.path }
+
+// Save writes what is known of the instance; the Record has the rest. The directories
+// are created where they are missing.
+func (r *Record) Save(i Instance) error {
+	states := filepath.Dir(r.path)
+	if err := os.MkdirAll(states, 0o700); err != nil {
+		return err
+	}
+	// Lstat: a symbolic link there is not ours to follow.
+	if info, err := os.Lstat(states); err != nil || !info.IsDir() {
+		return fmt.Errorf("%s: %w", states, ErrForeign)
+	}
+	f := r.self
+	f.Version, f.Started, f.Paused, f.RetriedAt = i.Version, i.Started, i.Paused, msOf(i.RetriedAt)
+	f.Servers = []server{}
+	for _, s := range i.Servers {
+		f.Servers = append(f.Servers, server{s.Name, s.Status, s.Phase, s.Tries, s.Retried, s.Error, msOf(s.Since), msOf(s.TriedAt), msOf(s.DueAt)})
+	}
+	text, err := json.Marshal(f)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(r.path, append(text, '\n'))
+}
+
+// Remove removes the file, if there is one.
+func (r *Record) Remove() error {
+	if err := os.Remove(r.path); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	return nil
+}
+
+// msOf is a time as a JavaScript Date's value, 0 for the zero time.
+func msOf(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli())
+}

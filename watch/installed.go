@@ -1,0 +1,181 @@
+package watch
+
+import (
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcp-reconnect/mcp-reconnect/plugin"
+	"github.com/mcp-reconnect/mcp-reconnect/state"
+)
+
+const (
+	// steerInterval is how often the control file is looked at: well within the second of
+	// rule 19.
+	steerInterval = 500 * time.Millisecond
+	// recordDelay is how long changes are gathered before they are written.
+	recordDelay = 100 * time.Millisecond
+)
+
+// steer obeys the control file of the plugin's directory, as plugins do (rule 19), until
+// the Watcher is closed. What was asked for before is none of its business, but for a pause.
+func (w *Watcher) steer(paused bool, retried int64) {
+	ticker := time.NewTicker(steerInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-w.ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		control, err := state.ReadControl(w.options.PluginDir)
+		if err != nil {
+			continue // as the plugins do
+		}
+		if control.Paused != paused {
+			paused = control.Paused
+			w.Pause(paused)
+		}
+		if at := control.Retry.At; at > retried {
+			retried = at
+			w.retry(time.UnixMilli(at), control.Retry.Servers, control.Retry.Directories)
+		}
+	}
+}
+
+// obey begins to obey the control file.
+func (w *Watcher) obey() {
+	control, err := state.ReadControl(w.options.PluginDir)
+	if err == nil {
+		w.paused = control.Paused
+	}
+	w.running.Go(func() { w.steer(control.Paused, control.Retry.At) })
+}
+
+// A keeper writes state files (rule 18), so that no target waits for a disk.
+type keeper struct {
+	mu     sync.Mutex
+	due    map[string]keeping // path -> what is to be done there
+	wake   chan struct{}      // holds one
+	closed bool
+	ended  chan struct{}
+}
+
+// keeping is what a record is to say, or that it is to be removed, if that is nil.
+type keeping struct {
+	record   *state.Record
+	instance *state.Instance
+}
+
+func newKeeper() *keeper {
+	return &keeper{due: map[string]keeping{}, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+}
+
+// keep has the record say what is known of the instance, or be removed if that is nil.
+func (k *keeper) keep(r *state.Record, i *state.Instance) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.due[r.Path()] = keeping{r, i}
+	k.signal()
+}
+
+// close waits until all that was asked for is done.
+func (k *keeper) close() {
+	k.mu.Lock()
+	k.closed = true
+	k.signal()
+	k.mu.Unlock()
+	<-k.ended
+}
+
+func (k *keeper) signal() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take returns what is to be done, and whether that is the last of it.
+func (k *keeper) take() (due map[string]keeping, last bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	due, k.due = k.due, map[string]keeping{}
+	return due, k.closed
+}
+
+// run does what is asked for. That a disk is broken or full is said once, and changes
+// nothing else.
+func (k *keeper) run(log *slog.Logger) {
+	defer close(k.ended)
+	broken := false
+	for range k.wake {
+		due, last := k.take()
+		for _, k := range due {
+			var err error
+			if k.instance == nil {
+				err = k.record.Remove()
+			} else {
+				err = k.record.Save(*k.instance)
+			}
+			if err != nil && !broken {
+				log.Warn("the state for mcp-reconnect status cannot be written: " + err.Error())
+			}
+			broken = err != nil
+		}
+		if last {
+			return
+		}
+	}
+}
+
+// owner says what looks after a directory of an OpenCode instead of us: a plugin of ours
+// in it, or another watch of this machine, of two of which the one with the lower pid
+// does. "" is for nobody.
+func (w *Watcher) owner(id, directory string) string {
+	if w.options.PluginDir == "" {
+		return ""
+	}
+	found, err := state.Read(w.options.PluginDir)
+	if err != nil {
+		return ""
+	}
+	n := slices.IndexFunc(found.List, func(i state.Instance) bool {
+		return i.Directory == directory && i.URL != "" && sameListener(i.URL, id) && (!i.Watch || i.Pid < os.Getpid())
+	})
+	switch {
+	case n < 0:
+		return ""
+	case found.List[n].Watch:
+		return "another watch of mcp-reconnect"
+	}
+	return "a plugin of mcp-reconnect in this OpenCode"
+}
+
+// record has the state files say what is known now.
+func (t *target) record() {
+	t.recordAt = time.Time{}
+	for _, d := range t.directories {
+		if d.record == nil || !d.unrecorded {
+			continue
+		}
+		d.unrecorded = false
+		if d.owner != "" {
+			t.w.keeper.keep(d.record, nil)
+			continue
+		}
+		i := &state.Instance{Version: plugin.Version, Started: true, Paused: t.paused, RetriedAt: d.retriedAt}
+		if !d.stale {
+			i.Servers = d.engine.Servers()
+		}
+		t.w.keeper.keep(d.record, i)
+	}
+}
+
+// changed has the directory's state file written soon.
+func (t *target) changed(now time.Time, d *directory) {
+	if d.unrecorded = d.record != nil; d.unrecorded && t.recordAt.IsZero() {
+		t.recordAt = now.Add(recordDelay)
+	}
+}

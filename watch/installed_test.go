@@ -1,0 +1,275 @@
+package watch
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcp-reconnect/mcp-reconnect/internal/process"
+	"github.com/mcp-reconnect/mcp-reconnect/state"
+)
+
+// installed plays with a plugin's directory.
+func installed(t *testing.T, then func(s *scene, pluginDir string)) {
+	t.Helper()
+	pluginDir := filepath.Join(t.TempDir(), "mcp-reconnect")
+	play(t, newModel(1), func(o *Options) { o.PluginDir = pluginDir }, func(s *scene) { then(s, pluginDir) })
+}
+
+func (s *scene) recorded(pluginDir string) []state.Instance {
+	s.Helper()
+	synctest.Wait()
+	found, err := state.Read(pluginDir)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return found.List
+}
+
+// TestRecords (rule 18): status and retry know what is watched.
+func TestRecords(t *testing.T) {
+	installed(t, func(s *scene, pluginDir string) {
+		s.set(dir, "a", "connected")
+		s.set(dir, "b", "failed")
+		s.do(func() { s.starts = func(string, string) string { return "failed" } })
+		s.connect()
+		s.after(time.Minute)
+		if got := s.recorded(pluginDir); len(got) > 0 {
+			s.Fatalf("nothing is in use: %+v", got)
+		}
+		s.prompt(dir)
+		s.after(5 * time.Second)
+		got := s.recorded(pluginDir)
+		if len(got) != 1 || !got[0].Watch || !got[0].Started || got[0].Pid != os.Getpid() || got[0].URL != modelURL || got[0].Directory != dir || got[0].Version == "" {
+			s.Fatalf("%+v", got)
+		}
+		if servers := got[0].Servers; len(servers) != 2 || servers[0].Phase != "" || servers[1].Phase != "waiting" || servers[1].Tries != 3 ||
+			servers[1].Error != "Connection closed" || servers[1].DueAt.IsZero() || servers[1].Since.IsZero() {
+			s.Errorf("%+v", servers)
+		}
+		// What is not known is not told.
+		s.answerSlowly(10 * time.Second)
+		s.after(time.Minute)
+		s.crash(false)
+		s.after(time.Second)
+		if got := s.recorded(pluginDir); len(got) != 1 || len(got[0].Servers) > 0 {
+			s.Errorf("%+v", got)
+		}
+		s.do(func() { s.answer = nil })
+		s.after(time.Minute)
+		if got := s.recorded(pluginDir); len(got) != 1 || len(got[0].Servers) != 2 {
+			s.Errorf("%+v", got)
+		}
+		// Disposed of, used again, disconnected.
+		s.event(dir, "server.instance.disposed", map[string]any{"directory": dir})
+		if got := s.recorded(pluginDir); len(got) > 0 {
+			s.Errorf("%+v", got)
+		}
+		s.prompt(dir)
+		s.after(time.Second)
+		s.event(dir, "server.instance.disposed", map[string]any{"directory": dir})
+		s.prompt(dir)
+		s.after(time.Second)
+		if got := s.recorded(pluginDir); len(got) != 1 {
+			s.Errorf("%+v", got)
+		}
+		s.w.Disconnect(modelURL)
+		if got := s.recorded(pluginDir); len(got) > 0 {
+			s.Errorf("%+v", got)
+		}
+		s.connect()
+		s.prompt(dir)
+		s.after(time.Second)
+		s.w.Close()
+		if left, err := os.ReadDir(filepath.Join(pluginDir, "state")); err != nil || len(left) > 0 {
+			s.Errorf("%v, %v", left, err)
+		}
+	})
+}
+
+// TestControl (rule 19): what the command line says to plugins is obeyed.
+func TestControl(t *testing.T) {
+	pluginDir := filepath.Join(t.TempDir(), "mcp-reconnect")
+	if err := os.Mkdir(pluginDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := state.RequestRetry(pluginDir, nil, nil); err != nil { // before it was there
+		t.Fatal(err)
+	}
+	if _, err := state.SetPaused(pluginDir, true); err != nil {
+		t.Fatal(err)
+	}
+	play(t, newModel(1), func(o *Options) { o.PluginDir = pluginDir }, func(s *scene) {
+		s.set(dir, "a", "failed")
+		s.do(func() { s.starts = func(string, string) string { return "failed" } })
+		s.connect()
+		s.prompt(dir)
+		s.after(time.Minute)
+		if got := s.recorded(pluginDir); len(s.asked("POST")) > 0 || len(got) != 1 || !got[0].Paused || !got[0].RetriedAt.IsZero() || !s.w.Paused() {
+			s.Fatalf("%q; %+v", s.asked("POST"), got)
+		}
+		s.w.Pause(false) // by whoever has the Watcher: the file has not changed
+		s.after(time.Minute)
+		if len(s.asked("POST")) == 0 || s.w.Paused() {
+			s.Errorf("%q", s.asked("POST"))
+		}
+		for _, paused := range []bool{false, true, false} {
+			if _, err := state.SetPaused(pluginDir, paused); err != nil {
+				s.Fatal(err)
+			}
+			s.after(time.Second)
+			if got := s.recorded(pluginDir); got[0].Paused != paused || s.w.Paused() != paused {
+				s.Errorf("paused %t: %+v", paused, got)
+			}
+		}
+		s.after(15 * time.Minute) // parked
+		before := len(s.asked("POST"))
+		at, err := state.RequestRetry(pluginDir, []string{"a"}, []string{"/elsewhere"})
+		if err != nil {
+			s.Fatal(err)
+		}
+		s.after(time.Second)
+		if got := s.recorded(pluginDir); len(s.asked("POST")) != before || !got[0].RetriedAt.Equal(at) || got[0].Servers[0].Retried {
+			s.Errorf("%d tries; %+v", len(s.asked("POST"))-before, got)
+		}
+		if at, err = state.RequestRetry(pluginDir, []string{"a"}, nil); err != nil {
+			s.Fatal(err)
+		}
+		s.after(time.Second)
+		if got := s.recorded(pluginDir); len(s.asked("POST")) == before || !got[0].RetriedAt.Equal(at) || !got[0].Servers[0].Retried {
+			s.Errorf("%d tries; %+v", len(s.asked("POST"))-before, got)
+		}
+	})
+}
+
+// TestOneOfTwoWatches looks after a directory: the one with the lower pid.
+func TestOneOfTwoWatches(t *testing.T) {
+	child := exec.Command("sleep", "600")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { child.Process.Kill(); child.Wait() })
+	for _, pid := range []int{os.Getppid(), child.Process.Pid} { // as a rule, a lower and a higher one
+		installed(t, func(s *scene, pluginDir string) {
+			file := writeState(t, pluginDir, pid, map[string]any{"watch": true, "directory": dir, "url": modelURL, "started": true})
+			s.set(dir, "a", "failed")
+			s.connect()
+			s.prompt(dir)
+			s.after(time.Minute)
+			yields := pid < os.Getpid()
+			if s.target().Directories[0].ByPlugin != yields || len(s.asked("POST")) == 0 != yields {
+				s.Errorf("%d: %q; %+v", pid, s.asked("POST"), s.target())
+			}
+			if strings.Contains(s.logged.String(), "another watch of mcp-reconnect does the work") != yields {
+				s.Error(s.logged)
+			}
+			if !yields {
+				return
+			}
+			// A pause and its end are not for what another one looks after.
+			s.w.Pause(true)
+			s.w.Pause(false)
+			s.after(time.Minute)
+			if got := s.recorded(pluginDir); len(s.asked("POST")) > 0 || len(got) != 1 {
+				s.Errorf("%q, %+v", s.asked("POST"), got)
+			}
+			s.w.Pause(true)
+			if err := os.Remove(file); err != nil { // as what it leaves is, when it ends
+				s.Fatal(err)
+			}
+			s.after(time.Minute)
+			if len(s.asked("POST")) > 0 {
+				s.Errorf("while paused: %q", s.asked("POST"))
+			}
+			s.w.Pause(false)
+			s.after(time.Minute)
+			if got := s.recorded(pluginDir); !slices.Contains(s.asked("POST"), "POST /mcp/a/connect "+dir) || len(got) != 1 || got[0].Pid != os.Getpid() {
+				s.Errorf("%q; %+v", s.asked("POST"), got)
+			}
+		})
+	}
+}
+
+// writeState writes a state file of a running process, and returns its name.
+func writeState(t *testing.T, pluginDir string, pid int, fields map[string]any) string {
+	t.Helper()
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, _ := process.Find(pid)
+	maps.Copy(fields, map[string]any{"format": 1, "version": "0.1.0", "pid": pid, "host": host, "space": process.Space(), "began": running.Began})
+	content, err := json.Marshal(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := filepath.Join(pluginDir, "state")
+	file := filepath.Join(states, fmt.Sprintf("%d-0123456789abcdef.json", pid))
+	if err := errors.Join(os.MkdirAll(states, 0o700), os.WriteFile(file, content, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestBrokenDisk: it is said once, and the work goes on.
+func TestBrokenDisk(t *testing.T) {
+	installed(t, func(s *scene, pluginDir string) {
+		if err := os.WriteFile(pluginDir, nil, 0o600); err != nil {
+			s.Fatal(err)
+		}
+		s.set(dir, "a", "failed")
+		s.do(func() { s.starts = func(string, string) string { return "failed" } })
+		s.connect()
+		s.prompt(dir)
+		s.after(time.Hour)
+		if n := strings.Count(s.logged.String(), "cannot be written"); n != 1 || len(s.asked("POST")) < 10 {
+			s.Errorf("%d times; %q\n%s", n, s.asked("POST"), s.logged)
+		}
+	})
+}
+
+// TestPluginIsLeftToDoTheWork, which it tells of.
+func TestPluginIsLeftToDoTheWork(t *testing.T) {
+	installed(t, func(s *scene, pluginDir string) {
+		file := writeState(t, pluginDir, os.Getpid(), map[string]any{"directory": dir, "url": "http://127.0.0.1:4096", "started": true})
+		const target, other = "http://localhost:4096", "/home/ann/other"
+		if _, err := s.w.Connect(Target{URL: target}); err != nil {
+			s.Fatal(err)
+		}
+		synctest.Wait()
+		s.set(dir, "a", "failed")
+		s.set(other, "b", "failed")
+		s.prompt(dir)
+		s.prompt(other)
+		s.after(time.Minute)
+		if got := s.asked("POST"); !slices.Equal(got, []string{"POST /mcp/b/connect " + other}) {
+			s.Errorf("%q", got)
+		}
+		s.set(dir, "a", "connected") // by the plugin
+		s.after(time.Minute)
+		if told := strings.Join(s.told(), " "); !strings.Contains(told, "a dormant>connected tools a") {
+			s.Errorf("%q", told)
+		}
+		if d := s.target().Directories; d[0].ByPlugin || !d[1].ByPlugin {
+			s.Errorf("%+v", d)
+		}
+		// Without the plugin, the work is there to be done.
+		if err := os.Remove(file); err != nil {
+			s.Fatal(err)
+		}
+		s.drops(dir, "a")
+		s.after(time.Minute)
+		if got := s.asked("POST"); !slices.Contains(got, "POST /mcp/a/connect "+dir) {
+			s.Errorf("%q", got)
+		}
+	})
+}

@@ -19,6 +19,7 @@ type seen struct {
 	Processes []struct {
 		Pid       int
 		URL       string
+		Watched   bool
 		Version   string
 		Instances []struct {
 			Directory string

@@ -196,8 +196,31 @@ func TestWatch(t *testing.T) {
 	if n := out.tools(w, "a"); n != before {
 		t.Errorf("its tools were announced %d times while it is down", n-before)
 	}
+
+	// Seen and steered like a plugin.
+	if s := a.seen(t); len(s.Processes) != 1 || !s.Processes[0].Watched || s.Processes[0].URL != a.server.URL || s.Processes[0].Pid != out.cmd.Process.Pid {
+		t.Errorf("status says %+v", s)
+	}
+	if got, status := w.reconnect(t, "retry", "a"); status != 1 || !strings.Contains(got, w.dir+"\ta\tstill failed\t") {
+		t.Errorf("retry: exit status %d: %s", status, got)
+	}
+	if got, _ := w.reconnect(t, "pause"); got != "reconnecting paused; directories in use: 1\n" {
+		t.Errorf("pause: %s", got)
+	}
+	starts = w.starts("a")
 	w.unmark("a", "down")
+	w.prompt("hello, paused")
+	w.wants("a", "failed")
+	if got, _ := w.reconnect(t, "resume"); got != "reconnecting resumed; directories in use: 1\n" {
+		t.Errorf("resume: %s", got)
+	}
 	eventually(t, "its tools are back", func() bool { return out.tools(w, "a") > before })
+	if n := w.starts("a"); n != starts+1 {
+		t.Errorf("during the pause and after it was started %d times", n-starts)
+	}
+	if got, status := w.reconnect(t, "retry"); status != 0 {
+		t.Errorf("retry: exit status %d: %s", status, got)
+	}
 	w.wants("a", "connected")
 	if n := unused.starts("a"); n != 0 {
 		t.Errorf("%d processes were started in a directory that nobody uses", n)

@@ -514,16 +514,20 @@ func TestWatchIsKilled(t *testing.T) {
 	eventually(t, "a second signal kills it, if it comes in time", func() bool {
 		_, stdoutEnd := fullPipe(t)
 		opencode, looks := busyOpenCode(t)
-		watch := watchWith(t, func(cmd *exec.Cmd) { cmd.Stdout = stdoutEnd }, "--url", opencode.URL)
-		eventually(t, "it looks", func() bool { return looks.Load() >= 3 })
-		for {
-			watch.cmd.Process.Signal(syscall.SIGTERM)
-			select {
-			case err := <-watch.ended:
-				return err != nil && strings.Contains(err.Error(), "signal: terminated")
-			case <-time.After(20 * time.Millisecond):
+		watch := watchWith(t, func(cmd *exec.Cmd) { cmd.Stdout = stdoutEnd }, "--url", opencode.URL, "--listen", "127.0.0.1:0")
+		address := strings.TrimPrefix(watch.address(), "http://")
+		eventually(t, "it looks", func() bool { return looks.Load() >= 30 })
+		watch.cmd.Process.Signal(syscall.SIGTERM)
+		eventually(t, "it begins to end", func() bool {
+			conn, err := net.Dial("tcp", address)
+			if err == nil {
+				conn.Close()
 			}
-		}
+			return err != nil
+		})
+		watch.cmd.Process.Signal(syscall.SIGTERM)
+		err := watch.end()
+		return err != nil && err.Error() == "signal: terminated"
 	})
 }
 

@@ -244,8 +244,8 @@ func runWatch(o watchOptions, s System) error {
 		}
 		defer publisher.Close()
 	}
-	steer := newSteering(o.dir)
-	steer.look(w)
+	steer := &steering{dir: o.dir}
+	steer.look(w) // before there is a target: a retry of before was asked of others
 	for _, target := range o.targets {
 		if _, err := w.Connect(target); err != nil {
 			return fmt.Errorf("%s: %w", target.URL, err)
@@ -391,14 +391,6 @@ type steering struct {
 	dir     string
 	paused  bool
 	retried int64
-}
-
-func newSteering(dir string) *steering {
-	t := &steering{dir: dir}
-	if control, err := state.ReadControl(dir); err == nil {
-		t.retried = control.Retry.At // what was asked of others
-	}
-	return t
 }
 
 func (t *steering) look(w *watch.Watcher) {

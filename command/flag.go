@@ -130,6 +130,24 @@ func (f *flagText) named(s System) (setting, error) {
 	return g, nil
 }
 
+// list returns the items of a flag that takes several, and where they were given. What is
+// given holds at least one, and no item is empty.
+func (f *flagText) list(s System) (items []string, source setting, err error) {
+	given := f.settings()
+	if variable := f.fromVariable(s); len(given) == 0 && variable.ok() {
+		given = []setting{variable}
+	}
+	for _, source = range given {
+		for item := range strings.SplitSeq(source.value, ",") {
+			if item = strings.TrimSpace(item); item == "" {
+				return nil, source, source.problem("it names nothing, or nothing beside a comma")
+			}
+			items = append(items, item)
+		}
+	}
+	return items, source, nil
+}
+
 // on returns whether a flag that is on or off is on.
 func (f *flagText) on(s System) (bool, error) {
 	g := f.setting(s)

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -32,8 +31,8 @@ const (
 	steerInterval = 500 * time.Millisecond
 )
 
-func watchCommand(s System) *cli.Command {
-	flags := watchFlags{
+func newWatchFlags() watchFlags {
+	return watchFlags{
 		url:          &flagText{name: "url", value: "URL", usage: "watch the OpenCode server at URL, such as http://HOST:PORT; comma-separated; may be repeated", initial: defaultTarget},
 		passwordFile: &flagText{name: "password-file", value: "FILE", usage: "read its password from FILE", initial: "$OPENCODE_SERVER_PASSWORD"},
 		format:       &flagText{name: "format", value: "NAME", usage: "write events in this format", choices: []string{"text", "json"}, initial: "text"},
@@ -44,12 +43,15 @@ func watchCommand(s System) *cli.Command {
 		dataDir:      newInstalledFlag(),
 		policy:       newPolicyFlags(),
 	}
+}
+
+func watchCommand(s System) *cli.Command {
+	flags := newWatchFlags()
 	return &cli.Command{
 		Name:      "watch",
 		Usage:     "reconnect and report from outside, for OpenCode servers that run without the plugin",
 		UsageText: "mcp-reconnect watch [flags]",
-		Flags: flagsOf([]*flagText{flags.url, flags.passwordFile, flags.format, flags.listen, flags.tokenFile,
-			flags.origin, flags.publish, flags.dataDir}, flags.policy),
+		Flags:     flags.all(),
 		Action: func(*cli.Context) error {
 			options, err := flags.options(s)
 			if err != nil {
@@ -65,13 +67,19 @@ type watchFlags struct {
 	policy                                                                 policyFlags
 }
 
+func (f watchFlags) all() []cli.Flag {
+	return flagsOf([]*flagText{f.url, f.passwordFile, f.format, f.listen, f.tokenFile, f.origin, f.publish, f.dataDir}, f.policy)
+}
+
 type watchOptions struct {
 	targets []watch.Target
 	json    bool
-	listen  string // "" for not at all
-	serve   serve.Options
-	publish string // "" for not at all
-	dir     string // of the plugin
+	listen  setting // an address, if anything
+	token   setting // the file
+	origins setting
+	serve   serve.Options // what is in token and origins
+	publish string        // "" for not at all
+	dir     string        // of the plugin
 	policy  plugin.Policy
 }
 
@@ -95,15 +103,23 @@ func (f watchFlags) options(s System) (watchOptions, error) {
 	if err := f.serving(&o, s); err != nil {
 		return o, err
 	}
-	redis, err := f.publish.named(s)
-	if err != nil {
-		return o, err
+	o.publish, err = f.redis(s)
+	return o, err
+}
+
+// redis is the URL that --publish names. With a password in it, it is no argument.
+func (f watchFlags) redis(s System) (string, error) {
+	url, err := f.publish.named(s)
+	switch {
+	case err != nil || !url.ok():
+		return "", err
+	case strings.Contains(url.value, "@") && f.publish.IsSet():
+		return "", url.problem("other users can read a password there; give the URL by %s", f.publish.variable())
 	}
-	if strings.Contains(redis.value, "@") && f.publish.IsSet() {
-		return o, usagef("--publish: other users can read a password there; give the URL by %s", f.publish.variable())
+	if err := publish.Check(url.value); err != nil {
+		return "", url.problem("%v", err)
 	}
-	o.publish = redis.value
-	return o, nil
+	return url.value, nil
 }
 
 // targets are what --url names, each once, with the credentials that OpenCode's own
@@ -119,7 +135,10 @@ func (f watchFlags) targets(s System) ([]watch.Target, error) {
 			return nil, err
 		}
 	}
-	urls, source := list(f.url, s)
+	urls, source, err := f.url.list(s)
+	if err != nil {
+		return nil, err
+	}
 	if len(urls) == 0 {
 		urls = []string{defaultTarget}
 	}
@@ -151,119 +170,82 @@ func (f watchFlags) serving(o *watchOptions, s System) error {
 	if err != nil {
 		return err
 	}
-	origins, source := list(f.origin, s)
+	origins, source, err := f.origin.list(s)
 	switch {
+	case err != nil:
+		return err
 	case !listen.ok() && token.ok():
 		return token.problem("there is no --listen that would ask for it")
-	case !listen.ok() && len(origins) > 0:
+	case !listen.ok() && source.ok():
 		return source.problem("there is no --listen to read from")
 	case !listen.ok():
 		return nil
 	}
-	host, _, err := net.SplitHostPort(listen.value)
+	host, port, err := net.SplitHostPort(listen.value)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
 	if err != nil {
 		return listen.problem("%q is no address such as 127.0.0.1:7333", listen.value)
+	}
+	if !token.ok() && !loopback(host) {
+		return listen.problem("others than this machine can come there, so --token-file is needed")
 	}
 	if token.ok() {
 		if o.serve.Token, err = secretIn(token); err != nil {
 			return err
 		}
 	}
-	if ip := net.ParseIP(host); o.serve.Token == "" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return listen.problem("others than this machine can come there, so --token-file is needed")
-	}
-	for _, origin := range origins {
-		if err := http.NewCrossOriginProtection().AddTrustedOrigin(origin); err != nil {
-			return source.problem("%q is no origin such as http://localhost:3000", origin)
-		}
-	}
-	o.listen, o.serve.Origins = listen.value, origins
+	o.listen, o.token, o.origins = listen, token, source
+	o.serve.Origins = origins
 	if host != "" {
 		o.serve.Hosts = []string{host}
 	}
 	return nil
 }
 
-// list returns what a flag that holds lists has, and where it was given.
-func list(f *flagText, s System) ([]string, setting) {
-	source := f.setting(s)
-	values := f.given
-	if !f.IsSet() && source.ok() {
-		values = []string{source.value}
-	}
-	var all []string
-	for _, value := range values {
-		for _, item := range strings.Split(value, ",") {
-			if item = strings.TrimSpace(item); item != "" {
-				all = append(all, item)
-			}
-		}
-	}
-	return all, source
+// loopback reports whether a host is this machine for this machine alone.
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// secretIn returns the first line of a file.
-func secretIn(file setting) (string, error) {
-	content, err := os.ReadFile(file.value)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", file.source, err)
-	}
-	secret, _, _ := strings.Cut(string(content), "\n")
-	if secret = strings.TrimSuffix(secret, "\r"); secret == "" {
-		return "", fmt.Errorf("%s: the first line of %s is empty", file.source, oneline.Text(file.value))
-	}
-	return secret, nil
-}
+// grace is how long what was told before the end has to be written, where somebody reads it.
+const grace = 500 * time.Millisecond
 
 func runWatch(o watchOptions, s System) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	signalled, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	ctx, end := context.WithCancelCause(ctx)
+	context.AfterFunc(signalled, stop) // a second signal ends the program at once, as if it were not caught
+	ctx, end := context.WithCancelCause(signalled)
 	defer end(nil)
 
-	var listener net.Listener
-	if o.listen != "" {
-		var err error
-		if listener, err = net.Listen("tcp", o.listen); err != nil {
-			return fmt.Errorf("--listen: %w", err)
-		}
-		defer listener.Close()
-	}
-	log := slog.New(&lineHandler{system: s, mu: &sync.Mutex{}})
+	lines := newLineQueue(s.Stderr)
+	defer lines.close(grace)
+	log := slog.New(&lineHandler{queue: lines, level: logLevels[o.policy.Log]})
 	w, err := watch.New(watch.Options{Policy: o.policy, PluginDir: o.dir, Log: log})
 	if err != nil {
 		return err
 	}
 	defer w.Close()
-	w.Subscribe(func(e watch.Event) {
-		if open, err := s.write(o.line(e)); err != nil || !open {
-			end(err)
-		}
-	})
-	if o.publish != "" {
-		publisher, err := publish.New(w, o.publish, log)
-		if err != nil {
-			return usagef("--publish: %v", err)
-		}
-		defer publisher.Close()
-	}
-	if listener != nil {
-		handler, err := serve.New(w, o.serve)
+	finish := o.print(w, s, end)
+	defer finish(grace)
+	if o.listen.ok() {
+		closeServer, err := o.startServer(w, log, end)
 		if err != nil {
 			return err
 		}
-		server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
-		log.Info("listening at http://" + listener.Addr().String())
-		go func() {
-			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-				end(fmt.Errorf("--listen: %w", err))
-			}
-		}()
-		defer server.Close()
-		defer handler.Close()
+		defer closeServer()
 	}
-	steer := newSteering(o.dir)
-	steer.look(w)
+	if o.publish != "" {
+		publisher, err := publish.New(w, o.publish, log)
+		if err != nil {
+			return err
+		}
+		defer publisher.Close()
+	}
+	steer := &steering{dir: o.dir}
+	steer.look(w) // before there is a target: a retry of before was asked of others
 	for _, target := range o.targets {
 		if _, err := w.Connect(target); err != nil {
 			return fmt.Errorf("%s: %w", target.URL, err)
@@ -274,14 +256,83 @@ func runWatch(o watchOptions, s System) error {
 	for {
 		select {
 		case <-ctx.Done():
-			if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
-				return err
+			if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+				lines.add(err.Error()) // who does not read it must not keep the program from ending
+				return &exitError{status: 1}
 			}
 			return nil
 		case <-ticker.C:
 			steer.look(w)
 		}
 	}
+}
+
+// lastEvent is the type of what is told to ourselves at the end, behind all that was told
+// before.
+const lastEvent = "last"
+
+// print writes events to standard output, which may end the watch. What it returns waits
+// until those that were told before are written, for so long at most.
+func (o watchOptions) print(w *watch.Watcher, s System, end func(error)) (finish func(most time.Duration)) {
+	printed := make(chan struct{})
+	unsubscribe := w.Subscribe(func(e watch.Event) {
+		if e.Type == lastEvent {
+			close(printed)
+			return
+		}
+		if open, err := s.write(o.line(e)); err != nil || !open {
+			end(err)
+		}
+	})
+	return func(most time.Duration) {
+		w.Relay(watch.Event{Type: lastEvent})
+		select {
+		case <-printed:
+		case <-time.After(most):
+		}
+		unsubscribe()
+	}
+}
+
+// startServer serves --listen.
+func (o watchOptions) startServer(w *watch.Watcher, log *slog.Logger, end func(error)) (stop func(), err error) {
+	handler, err := serve.New(w, o.serve)
+	if err != nil {
+		return nil, o.refused(w, err)
+	}
+	listener, err := net.Listen("tcp", o.listen.value)
+	if err != nil {
+		handler.Close()
+		return nil, fmt.Errorf("%s: %w", o.listen.source, err)
+	}
+	server := &http.Server{
+		Handler:        handler,
+		ReadTimeout:    10 * time.Second, // for a request; a stream of events has no such end
+		IdleTimeout:    time.Minute,
+		MaxHeaderBytes: 64 << 10,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	log.Info("listening at http://" + listener.Addr().String())
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			end(fmt.Errorf("%s: %w", o.listen.source, err))
+		}
+	}()
+	return func() {
+		handler.Close()
+		server.Close()
+	}, nil
+}
+
+// refused says where what serve.New refuses was given: the origins, if it does not take
+// them by themselves, or else the token.
+func (o watchOptions) refused(w *watch.Watcher, err error) error {
+	alone, problem := serve.New(w, serve.Options{Origins: o.serve.Origins})
+	if problem != nil {
+		return o.origins.problem("%v", problem)
+	}
+	alone.Close()
+	return fmt.Errorf("%s: %w", o.token.source, err)
 }
 
 // line is an event as it is printed. For people, what becomes of a target is said on
@@ -294,19 +345,23 @@ func (o watchOptions) line(e watch.Event) string {
 		}
 		return string(text) + "\n"
 	}
-	what := "tools changed"
-	switch e.Type {
-	case watch.TargetChanged:
-		if e.Origin == "" {
-			return ""
-		}
-		what = arrow(e)
-	case watch.StateChanged:
-		what = arrow(e)
+	if e.Type == watch.TargetChanged && e.Origin == "" {
+		return ""
 	}
-	parts := []string{e.Time.Local().Format(time.DateTime), e.URL, e.Directory, e.Server, what}
-	if e.Error != "" {
-		parts = append(parts, "("+e.Error+")")
+	parts := []string{e.Time.Local().Format(time.DateTime), e.URL, e.Directory, e.Server}
+	switch e.Type {
+	case watch.ToolsChanged:
+		parts = append(parts, "tools changed")
+	case watch.Missed:
+		parts = append(parts, e.Error)
+	default:
+		parts = append(parts, arrow(e))
+		if e.Error != "" {
+			parts = append(parts, "("+e.Error+")")
+		}
+	}
+	if host, _, _ := strings.Cut(e.Origin, "/"); host != "" {
+		parts = append(parts, "(from "+host+")")
 	}
 	var shown []string
 	for _, part := range parts {
@@ -338,14 +393,6 @@ type steering struct {
 	retried int64
 }
 
-func newSteering(dir string) *steering {
-	t := &steering{dir: dir}
-	if control, err := state.ReadControl(dir); err == nil {
-		t.retried = control.Retry.At // what was asked of others
-	}
-	return t
-}
-
 func (t *steering) look(w *watch.Watcher) {
 	control, err := state.ReadControl(t.dir)
 	if err != nil {
@@ -360,38 +407,3 @@ func (t *steering) look(w *watch.Watcher) {
 		w.Retry(control.Retry.Servers, control.Retry.Directories)
 	}
 }
-
-// A lineHandler writes a log in this program's words: "mcp-reconnect: URL: DIR: text".
-type lineHandler struct {
-	system System
-	mu     *sync.Mutex
-	before string // what the attributes are written as
-}
-
-func (h *lineHandler) Enabled(_ context.Context, level slog.Level) bool {
-	return level >= slog.LevelInfo
-}
-
-func (h *lineHandler) Handle(_ context.Context, r slog.Record) error {
-	line := h.before
-	r.Attrs(func(a slog.Attr) bool {
-		if a.Key != "stack" {
-			line += a.Value.String() + ": "
-		}
-		return true
-	})
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	_, err := fmt.Fprintf(h.system.Stderr, "mcp-reconnect: %s\n", oneline.Text(line+r.Message))
-	return err
-}
-
-func (h *lineHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	with := *h
-	for _, a := range attrs {
-		with.before += a.Value.String() + ": "
-	}
-	return &with
-}
-
-func (h *lineHandler) WithGroup(string) slog.Handler { return h }

@@ -1,6 +1,6 @@
 // Package publish sends the events of a Watcher through Redis, so that front ends on
 // other machines get them, and passes on those of other Watchers. While Redis is away
-// the last thousand events are kept for it.
+// the last thousand events are kept for it; one that was under way then may come twice.
 package publish
 
 import (
@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -20,7 +22,7 @@ import (
 	"github.com/mcp-reconnect/mcp-reconnect/watch"
 )
 
-// The channels.
+// The channels, which all databases of a Redis server share.
 const (
 	ToolsChannel = "mcp:tools_changed"
 	StateChannel = "mcp:state" // states of servers and of targets
@@ -30,6 +32,9 @@ const (
 	backlog = 1000            // events that Redis may be behind
 	limit   = 5 * time.Second // for an answer of Redis, and between two questions whether it is there
 	again   = time.Second     // between two tries to reach Redis
+
+	maxPayload = 8 << 10 // bytes of an event of others
+	maxOrigin  = 200
 )
 
 // A Publisher connects a Watcher with Redis.
@@ -37,6 +42,7 @@ type Publisher struct {
 	watcher     *watch.Watcher
 	log         *slog.Logger
 	url         string
+	limit       time.Duration
 	origin      string
 	events      chan watch.Event
 	unsubscribe func()
@@ -53,23 +59,63 @@ const (
 	receiving = "receiving"
 )
 
-// New begins to publish. The URL is redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE], or
-// rediss:// for TLS. Redis need not be there; Close ends it.
-func New(w *watch.Watcher, url string, log *slog.Logger) (*Publisher, error) {
-	p := &Publisher{watcher: w, log: log, url: url, origin: rand.Text(), events: make(chan watch.Event, backlog), away: map[string]bool{}}
+// Check reports what is wrong with a URL. Its errors never repeat it: a password may be
+// in it.
+func Check(url string) error {
 	readable := errors.New("the URL can be read")
-	if _, err := redis.DialURL(url, redis.DialContextFunc(func(context.Context, string, string) (net.Conn, error) {
+	_, err := redis.DialURL(url, redis.DialContextFunc(func(_ context.Context, network, address string) (net.Conn, error) {
+		_, port, err := net.SplitHostPort(address)
+		if err == nil {
+			_, err = net.LookupPort(network, port)
+		}
+		if err != nil {
+			return nil, err
+		}
 		return nil, readable
-	})); err != readable {
-		return nil, errors.New("that is no redis://HOST:PORT") // the library's error repeats it, with a password in it
+	}))
+	if err != readable {
+		return errors.New("that is no redis://HOST:PORT")
 	}
+	return nil
+}
+
+// New begins to publish. The URL is redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE], or
+// rediss:// for TLS; a DATABASE does not keep events apart, since Redis has its channels
+// beside its databases. Redis need not be there; Close ends it.
+func New(w *watch.Watcher, url string, log *slog.Logger) (*Publisher, error) {
+	if err := Check(url); err != nil {
+		return nil, err
+	}
+	return newPublisher(w, url, log, limit), nil
+}
+
+func newPublisher(w *watch.Watcher, url string, log *slog.Logger, limit time.Duration) *Publisher {
+	p := &Publisher{watcher: w, log: log, url: url, limit: limit, origin: newOrigin(), events: make(chan watch.Event, backlog), away: map[string]bool{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
 	p.unsubscribe = w.Subscribe(p.take)
 	var unsent *watch.Event
 	p.running.Go(func() { p.keepOn(ctx, sending, func(ctx context.Context) error { return p.send(ctx, &unsent) }) })
 	p.running.Go(func() { p.keepOn(ctx, receiving, p.receive) })
-	return p, nil
+	return p
+}
+
+// newOrigin returns HOSTNAME/PID/RANDOM: the first two are for people.
+func newOrigin() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	origin := func(host string) string { return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:8]) }
+	if !isOrigin(origin(host)) {
+		return origin("unknown") // others would refuse it
+	}
+	return origin(host)
+}
+
+// isOrigin reports whether a text may be shown to people as where an event comes from.
+func isOrigin(text string) bool {
+	return text != "" && len(text) <= maxOrigin && !strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) })
 }
 
 // Close ends publishing.
@@ -81,7 +127,10 @@ func (p *Publisher) Close() {
 
 // take keeps an event of ours for Redis, in place of the oldest if there are too many.
 func (p *Publisher) take(e watch.Event) {
-	for e.Origin == "" {
+	if e.Origin != "" {
+		return // it would go round for ever
+	}
+	for {
 		select {
 		case p.events <- e:
 			return
@@ -110,7 +159,7 @@ func (p *Publisher) keepOn(ctx context.Context, what string, do func(context.Con
 
 // dial connects to Redis, until the context ends.
 func (p *Publisher) dial(ctx context.Context, patience time.Duration) (redis.Conn, error) {
-	dialer := net.Dialer{Timeout: limit}
+	dialer := net.Dialer{Timeout: p.limit}
 	return redis.DialURLContext(ctx, p.url,
 		redis.DialContextFunc(func(_ context.Context, network, address string) (net.Conn, error) {
 			conn, err := dialer.DialContext(ctx, network, address)
@@ -119,41 +168,35 @@ func (p *Publisher) dial(ctx context.Context, patience time.Duration) (redis.Con
 			}
 			return conn, err
 		}),
-		redis.DialTLSHandshakeTimeout(limit), redis.DialReadTimeout(patience), redis.DialWriteTimeout(limit))
+		redis.DialTLSHandshakeTimeout(p.limit), redis.DialReadTimeout(patience), redis.DialWriteTimeout(p.limit))
 }
 
-// send publishes events. One that an end of the connection kept from Redis is left for
-// the next one.
+// send publishes events. One that Redis did not confirm is left for the next connection,
+// and while there is one nothing else shows that sending works.
 func (p *Publisher) send(ctx context.Context, unsent **watch.Event) error {
-	conn, err := p.dial(ctx, limit)
+	conn, err := p.dial(ctx, p.limit)
 	if err != nil {
 		return err
 	}
-	quiet := time.NewTicker(limit)
+	quiet := time.NewTicker(p.limit)
 	defer quiet.Stop()
-	p.say(ctx, sending, nil)
 	for {
-		if *unsent == nil {
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case e := <-p.events:
-				*unsent = &e
-			case <-quiet.C: // an event should not be the first to find out
-				if _, err := conn.Do("PING"); err != nil {
-					return err
-				}
-				continue
-			}
+		if *unsent != nil {
+			err = p.publish(conn, **unsent)
+		} else { // an event should not be the first to find out that Redis is gone
+			_, err = conn.Do("PING")
 		}
-		err := p.publish(conn, **unsent)
-		var refused redis.Error
-		if err != nil && !errors.As(err, &refused) {
+		if err != nil {
 			return err
 		}
 		*unsent = nil
-		if err != nil {
-			return err
+		p.say(ctx, sending, nil)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case e := <-p.events:
+			*unsent = &e
+		case <-quiet.C:
 		}
 	}
 }
@@ -174,7 +217,7 @@ func (p *Publisher) publish(conn redis.Conn, e watch.Event) error {
 
 // receive passes on what other Watchers publish.
 func (p *Publisher) receive(ctx context.Context) error {
-	conn, err := p.dial(ctx, 2*limit)
+	conn, err := p.dial(ctx, 2*p.limit)
 	if err != nil {
 		return err
 	}
@@ -183,7 +226,7 @@ func (p *Publisher) receive(ctx context.Context) error {
 		return err
 	}
 	p.running.Go(func() {
-		quiet := time.NewTicker(limit)
+		quiet := time.NewTicker(p.limit)
 		defer quiet.Stop()
 		for {
 			select {
@@ -201,16 +244,22 @@ func (p *Publisher) receive(ctx context.Context) error {
 		case redis.Subscription:
 			p.say(ctx, receiving, nil)
 		case redis.Message:
-			var e watch.Event
-			if json.Unmarshal(received.Data, &e) == nil && e.Origin != "" && e.Origin != p.origin && known(e.Type) {
+			if e, ok := eventIn(received.Data); ok && e.Origin != p.origin {
 				p.watcher.Relay(e)
 			}
 		}
 	}
 }
 
-func known(kind string) bool {
-	return kind == watch.ToolsChanged || kind == watch.StateChanged || kind == watch.TargetChanged
+// eventIn reads an event of another Watcher. Anybody may publish anything, and what is
+// passed on is kept and shown.
+func eventIn(payload []byte) (e watch.Event, ok bool) {
+	ok = len(payload) <= maxPayload && json.Unmarshal(payload, &e) == nil && isOrigin(e.Origin) && !e.Time.IsZero()
+	switch e.Type {
+	case watch.ToolsChanged, watch.StateChanged, watch.TargetChanged:
+		return e, ok
+	}
+	return e, false
 }
 
 // say says that Redis is away, once, and that it is back.

@@ -713,11 +713,13 @@ func TestReopenedStreamLooksOnlyWhereThereIsUse(t *testing.T) {
 // TestRestartedProcessIsNotWokenUp: reading a status in a process where nobody uses the
 // directory would start its servers.
 func TestRestartedProcessIsNotWokenUp(t *testing.T) {
-	badGateway := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }
-	reset := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
-	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	type answer func(*model, http.ResponseWriter, *http.Request)
+	badGateway := func(_ *model, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }
+	reset := func(*model, http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	hang := func(_ *model, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	wait := func(m *model, w http.ResponseWriter, r *http.Request) { time.Sleep(700 * time.Millisecond); m.serve(w, r) }
 	for name, gone := range map[string]struct {
-		answer http.HandlerFunc // while the process is away; nil for a refused connection
+		answer answer // while the process is away; nil for a refused connection
 		d      time.Duration
 	}{
 		"as fast as can be":            {nil, 700 * time.Millisecond},
@@ -725,6 +727,7 @@ func TestRestartedProcessIsNotWokenUp(t *testing.T) {
 		"after many tries":             {nil, time.Hour},
 		"behind a proxy":               {badGateway, 700 * time.Millisecond},
 		"behind a proxy, slowly":       {badGateway, time.Minute},
+		"behind a proxy that waits":    {wait, 900 * time.Millisecond},
 		"while it still takes them in": {reset, 700 * time.Millisecond},
 		"without an answer":            {hang, 700 * time.Millisecond},
 	} {
@@ -735,7 +738,9 @@ func TestRestartedProcessIsNotWokenUp(t *testing.T) {
 				s.prompt(dir)
 				s.after(time.Minute)
 				s.told()
-				s.do(func() { s.down, s.answer = gone.answer == nil, gone.answer })
+				if gone.answer != nil {
+					s.do(func() { s.answer = func(w http.ResponseWriter, r *http.Request) { gone.answer(s.model, w, r) } })
+				}
 				s.crash(gone.answer == nil)
 				s.after(gone.d)
 				s.do(func() { s.down, s.answer, s.requests = false, nil, nil })
@@ -880,11 +885,14 @@ func TestGivenUpOnce(t *testing.T) {
 		s.do(func() { s.answer = nil })
 		s.after(10 * time.Minute)
 		s.wantTold("given_up>connected")
-		// Somebody who asks for a try is told at once.
-		s.crash(true)
-		s.after(time.Hour)
+	})
+	// Somebody who asks for a try is told at once.
+	play(t, newModel(1), nil, func(s *scene) {
+		s.answer = func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Type", "text/event-stream") }
+		s.connect()
+		s.after(24 * time.Hour)
 		s.told()
-		s.do(func() { s.down = false })
+		s.do(func() { s.answer = nil })
 		s.w.Retry(nil, nil)
 		s.wantTold("given_up>connected")
 	})
@@ -901,6 +909,18 @@ func TestSecondConnect(t *testing.T) {
 		s.w.Connect(Target{URL: modelURL, Password: "right", Keep: true})
 		s.after(time.Second)
 		s.wantTold("unauthorized>connected")
+		opened := s.opens()
+		s.w.Connect(Target{URL: modelURL})
+		s.w.Connect(Target{URL: modelURL, Username: "opencode", Password: "right"})
+		s.after(time.Minute)
+		s.crash(false)
+		s.after(time.Second)
+		s.wantTold("connected>waiting", "waiting>connected")
+		s.w.Connect(Target{URL: modelURL, Password: "of tomorrow"}) // an open stream is none of its business
+		s.after(time.Minute)
+		if s.opens() != opened+1 || s.target().State != Connected {
+			s.Errorf("opened %d times, %s", s.opens()-opened, s.target().State)
+		}
 		s.crash(true)
 		s.after(24 * time.Hour)
 		if !s.w.Has(modelURL) {

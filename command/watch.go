@@ -18,18 +18,13 @@ import (
 
 	"github.com/mcp-reconnect/mcp-reconnect/internal/oneline"
 	"github.com/mcp-reconnect/mcp-reconnect/plugin"
-	"github.com/mcp-reconnect/mcp-reconnect/state"
 	"github.com/mcp-reconnect/mcp-reconnect/watch"
 	"github.com/mcp-reconnect/mcp-reconnect/watch/publish"
 	"github.com/mcp-reconnect/mcp-reconnect/watch/serve"
 )
 
-const (
-	// defaultTarget is where `opencode serve` listens.
-	defaultTarget = "http://127.0.0.1:4096"
-	// steerInterval is how often pause and retry are looked for: within the second of rule 19.
-	steerInterval = 500 * time.Millisecond
-)
+// defaultTarget is where `opencode serve` listens.
+const defaultTarget = "http://127.0.0.1:4096"
 
 func newWatchFlags() watchFlags {
 	return watchFlags{
@@ -244,27 +239,17 @@ func runWatch(o watchOptions, s System) error {
 		}
 		defer publisher.Close()
 	}
-	steer := &steering{dir: o.dir}
-	steer.look(w) // before there is a target: a retry of before was asked of others
 	for _, target := range o.targets {
 		if _, err := w.Connect(target); err != nil {
 			return fmt.Errorf("%s: %w", target.URL, err)
 		}
 	}
-	ticker := time.NewTicker(steerInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
-				lines.add(err.Error()) // who does not read it must not keep the program from ending
-				return &exitError{status: 1}
-			}
-			return nil
-		case <-ticker.C:
-			steer.look(w)
-		}
+	<-ctx.Done()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		lines.add(err.Error()) // who does not read it must not keep the program from ending
+		return &exitError{status: 1}
 	}
+	return nil
 }
 
 // lastEvent is the type of what is told to ourselves at the end, behind all that was told
@@ -384,26 +369,4 @@ func arrow(e watch.Event) string {
 		text += fmt.Sprintf(", tries: %d", e.Attempt)
 	}
 	return text
-}
-
-// steering passes on what pause, resume and retry say to plugins.
-type steering struct {
-	dir     string
-	paused  bool
-	retried int64
-}
-
-func (t *steering) look(w *watch.Watcher) {
-	control, err := state.ReadControl(t.dir)
-	if err != nil {
-		return // as the plugins do
-	}
-	if control.Paused != t.paused {
-		t.paused = control.Paused
-		w.Pause(t.paused)
-	}
-	if control.Retry.At > t.retried {
-		t.retried = control.Retry.At
-		w.Retry(control.Retry.Servers, control.Retry.Directories)
-	}
 }

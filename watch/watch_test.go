@@ -717,7 +717,10 @@ func TestRestartedProcessIsNotWokenUp(t *testing.T) {
 	badGateway := func(_ *model, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }
 	reset := func(*model, http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 	hang := func(_ *model, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
-	wait := func(m *model, w http.ResponseWriter, r *http.Request) { time.Sleep(700 * time.Millisecond); m.serve(w, r) }
+	wait := func(m *model, w http.ResponseWriter, r *http.Request) {
+		time.Sleep(700 * time.Millisecond)
+		m.serve(w, r)
+	}
 	for name, gone := range map[string]struct {
 		answer answer // while the process is away; nil for a refused connection
 		d      time.Duration

@@ -134,7 +134,6 @@ func newWatcher(o Options, wall func() time.Time) *Watcher {
 			MaxIdleConnsPerHost:    o.Policy.Concurrency,
 			IdleConnTimeout:        90 * time.Second,
 			TLSHandshakeTimeout:    10 * time.Second,
-			ForceAttemptHTTP2:      true,
 			MaxResponseHeaderBytes: 64 << 10,
 		}
 	}

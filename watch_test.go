@@ -123,7 +123,7 @@ func TestWatchObeysPause(t *testing.T) {
 func TestWatchListens(t *testing.T) {
 	server, data := fakeOpenCode(t), t.TempDir()
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("t0ken\n"), 0o600); err != nil {
+	if err := os.WriteFile(token, []byte("t0ken-of-16-chars\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("mcp-reconnect", "watch", "--url", server.URL, "--format", "json", "--data-dir", data, "--listen", "127.0.0.1:0", "--token-file", token)
@@ -153,7 +153,7 @@ func TestWatchListens(t *testing.T) {
 		}
 	}
 	for deadline := time.Now().Add(patience); len(states.Targets) == 0 || len(states.Targets[0].Directories) == 0; time.Sleep(20 * time.Millisecond) {
-		res, err := http.Get(url + "/states?token=t0ken")
+		res, err := http.Get(url + "/states?token=t0ken-of-16-chars")
 		if err != nil {
 			t.Fatal(err)
 		}

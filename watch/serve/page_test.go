@@ -2,10 +2,12 @@ package serve_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,7 +34,7 @@ func (b *browser) click(id string) {
 	b.evaluate(fmt.Sprintf("document.getElementById(%q).click()", id))
 }
 
-const live = `<span id="live">live</span>`
+const live = `<span id="live" role="status">live</span>`
 
 // TestPage looks at the page in a browser: the states that are there, events that come
 // later, and the button. A server has a name that is markup.
@@ -46,15 +48,64 @@ func TestPage(t *testing.T) {
 	b.shows(live)
 	b.shows(`<td>/home/ann/project</td><td>github</td><td class="connected">connected</td>`)
 	b.shows(`<td>&lt;b&gt;x&lt;/b&gt;</td><td class="needs_auth">needs_auth</td>`)
+	b.shows(`<strong id="paused" hidden="">`)
 	w.Relay(watch.Event{Type: watch.ToolsChanged, Server: "later", Directory: "/d", URL: "http://other", Time: time.Now()})
 	b.shows(`http://other  /d  later  tools changed</li>`)
+	w.Relay(watch.Event{Type: watch.StateChanged, Server: "far", URL: "http://other", From: "connected", To: "failed", Error: "gone", Origin: "JUDY", Time: time.Now()})
+	b.shows(`http://other  far  connected → failed  gone  told by another watch, JUDY</li>`)
+	w.Relay(watch.Event{Type: watch.Missed, Error: "7 events are lost", Time: time.Now()})
+	b.shows(`missed  7 events are lost</li>`)
 	target.CloseClientConnections()
 	target.Listener.Close()
 	b.shows(`<td class="waiting">waiting</td>`)
 	b.click("retry")
-	eventually(t, "a click on the button asks for a retry", func() bool {
-		return b.evaluate(`String(performance.getEntriesByName(location.origin + "/retry").length)`) == "1"
+	b.shows(`<span id="asked" role="status">asked</span>`)
+	w.Pause(true)
+	b.shows(`<strong id="paused">reconnecting is paused</strong>`)
+	b.click("retry")
+	b.shows(`<span id="asked" role="status">error 409 reconnecting is paused; mcp-reconnect resume ends that</span>`)
+	w.Pause(false)
+	b.shows(`<strong id="paused" hidden="">`)
+}
+
+// TestPageComesBack has a proxy that answers for a server that is away, which no browser
+// asks for a stream again.
+func TestPageComesBack(t *testing.T) {
+	w, handler := handles(t, serve.Options{})
+	var away atomic.Int32 // what the proxy answers
+	var streams atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/events" {
+			streams.Add(1)
+		}
+		if status := away.Load(); status != 0 {
+			w.Header().Set("Content-Type", "text/html")
+			w.WriteHeader(int(status))
+			io.WriteString(w, "<h1>this is the proxy</h1>")
+			return
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		handler.Close()
+		server.Close()
 	})
+	b := browse(t, server.URL+"/")
+	b.shows(live)
+	away.Store(http.StatusBadGateway)
+	server.CloseClientConnections()
+	b.shows("not connected to mcp-reconnect; trying again")
+	b.shows(`<p id="problem" role="alert">the states below may be old: error 502 Bad Gateway</p>`)
+	seen := streams.Load()
+	eventually(t, "it asks again and again", func() bool { return streams.Load() >= seen+2 })
+	b.shows("not connected to mcp-reconnect; trying again in ")
+	b.click("retry")
+	b.shows(`<span id="asked" role="status">error 502 Bad Gateway</span>`)
+	away.Store(0)
+	b.shows(live)
+	b.shows(`<p id="problem" role="alert"></p>`)
+	w.Relay(watch.Event{Type: watch.ToolsChanged, Server: "after", Time: time.Now()})
+	b.shows("after  tools changed")
 }
 
 // TestPageWithToken: a link elsewhere with the token leads to the page, whose address is
@@ -87,7 +138,5 @@ func TestPageWithToken(t *testing.T) {
 	b.evaluate(fmt.Sprintf("location.href = %q", start))
 	b.shows(live)
 	b.click("retry")
-	eventually(t, "a click on the button asks for a retry", func() bool {
-		return b.evaluate(`String(performance.getEntriesByName(location.origin + "/retry").length)`) == "1"
-	})
+	b.shows(`<span id="asked" role="status">asked</span>`)
 }

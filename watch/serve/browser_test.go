@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"testing"
@@ -57,7 +58,7 @@ func browse(t *testing.T, url string) *browser {
 			t.Logf("what the browser printed:\n%s", stderr.String())
 		}
 	})
-	limit := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() }) // a read below ends then
+	limit := time.AfterFunc(3*time.Minute, func() { cmd.Process.Kill() }) // a read below ends then
 	t.Cleanup(func() { limit.Stop() })
 	var target struct{ TargetID string }
 	b.call("Target.createTarget", map[string]any{"url": url}, &target)
@@ -69,6 +70,14 @@ func browse(t *testing.T, url string) *browser {
 
 // call calls a method of the DevTools protocol.
 func (b *browser) call(method string, params map[string]any, result any) {
+	b.t.Helper()
+	if err := b.try(method, params, result); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// try returns what the browser has against a call.
+func (b *browser) try(method string, params map[string]any, result any) error {
 	b.t.Helper()
 	b.last++
 	request := map[string]any{"id": b.last, "method": method, "params": params}
@@ -99,20 +108,24 @@ func (b *browser) call(method string, params map[string]any, result any) {
 			continue // an event
 		}
 		if answer.Error != nil {
-			b.t.Fatalf("%s: %s", method, answer.Error)
+			return fmt.Errorf("%s: %s", method, answer.Error)
 		}
 		if err := json.Unmarshal(answer.Result, result); err != nil {
 			b.t.Fatal(err)
 		}
-		return
+		return nil
 	}
 }
 
-// evaluate runs an expression in the page, which gives a string.
+// evaluate runs an expression in the page, which gives a string; "" while the page is
+// left for another one.
 func (b *browser) evaluate(expression string) string {
 	b.t.Helper()
 	var answer struct{ Result struct{ Value any } }
-	b.call("Runtime.evaluate", map[string]any{"expression": expression}, &answer)
+	if err := b.try("Runtime.evaluate", map[string]any{"expression": expression}, &answer); err != nil {
+		b.t.Log(err)
+		return ""
+	}
 	text, _ := answer.Result.Value.(string)
 	return text
 }

@@ -1,6 +1,21 @@
 const SHOWN = 100 // events, the newest first
+const LOOK = 5_000 // ms between two looks at the states: no event tells of a pause
+const FIRST = 1_000 // ms before a new stream is asked for, doubling from there
+const LONGEST = 30_000
+const PATIENCE = 10_000 // ms for an answer
 
 const element = (id) => document.getElementById(id)
+
+function say(id, text) {
+  element(id).textContent = text
+}
+
+async function ask(path, options) {
+  const answer = await fetch(path, { ...options, signal: AbortSignal.timeout(PATIENCE) })
+  if (answer.ok) return answer
+  const plain = answer.headers.get("content-type")?.startsWith("text/plain") // a proxy's is a page
+  throw new Error(["error", answer.status, plain ? await answer.text() : answer.statusText].join(" ").trim())
+}
 
 function row(cells) {
   const tr = document.createElement("tr")
@@ -20,35 +35,68 @@ function rows({ url, state, error, attempt, directories }) {
 }
 
 async function show() {
-  const answer = await fetch("states")
-  const { targets } = await answer.json()
-  element("states").replaceChildren(...targets.flatMap(rows))
+  try {
+    const { paused, targets } = await (await ask("states")).json()
+    element("paused").hidden = !paused
+    element("states").replaceChildren(...targets.flatMap(rows))
+    say("problem", "")
+  } catch (error) {
+    say("problem", `the states below may be old: ${error.message}`)
+  }
 }
 
-// One request for all events of a moment.
+// One request for all events of a moment, and one at a time.
 let due
+let shown
 function showSoon() {
-  due ??= setTimeout(() => {
+  due ??= setTimeout(async () => {
+    await shown
     due = undefined
-    show().catch(() => {})
+    shown = show()
   }, 100)
 }
 
 function note({ data }) {
-  const { type, server, directory, url, from, to, error, time } = JSON.parse(data)
-  const what = type === "tools_changed" ? "tools changed" : `${from || "–"} → ${to || "–"}`
+  const { type, server, directory, url, from, to, error, time, origin } = JSON.parse(data)
+  const what = { tools_changed: "tools changed", missed: "missed" }[type] ?? `${from || "–"} → ${to || "–"}`
+  const teller = origin && `told by another watch, ${origin}`
   const li = document.createElement("li")
-  li.textContent = [new Date(time).toLocaleTimeString(), url, directory, server, what, error].filter(Boolean).join("  ")
+  li.textContent = [new Date(time).toLocaleTimeString(), url, directory, server, what, error, teller].filter(Boolean).join("  ")
   element("events").prepend(li)
   while (element("events").children.length > SHOWN) element("events").lastChild.remove()
   showSoon()
 }
 
-const events = new EventSource("events")
-for (const type of ["tools_changed", "state", "target"]) events.addEventListener(type, note)
-events.onopen = () => {
-  element("live").textContent = "live"
-  showSoon() // what was missed
+let delay = FIRST
+function connect() {
+  const events = new EventSource("events")
+  for (const type of ["tools_changed", "state", "target", "missed"]) events.addEventListener(type, note)
+  events.onopen = () => {
+    delay = FIRST
+    say("live", "live")
+    showSoon() // what was missed
+  }
+  events.onerror = () => {
+    showSoon() // which says what is wrong, if it still is
+    if (events.readyState !== EventSource.CLOSED) {
+      say("live", "not connected to mcp-reconnect; trying again")
+      return
+    }
+    // The answer was no stream, but that of a proxy, perhaps: the browser leaves it at that.
+    say("live", `not connected to mcp-reconnect; trying again in ${delay / 1000} s`)
+    setTimeout(connect, delay)
+    delay = Math.min(2 * delay, LONGEST)
+  }
 }
-events.onerror = () => (element("live").textContent = "not connected to mcp-reconnect; trying again")
-element("retry").onclick = () => fetch("retry", { method: "POST" })
+
+connect()
+setInterval(showSoon, LOOK)
+element("retry").onclick = async () => {
+  say("asked", "asking")
+  try {
+    await ask("retry", { method: "POST" })
+    say("asked", "asked")
+  } catch (error) {
+    say("asked", error.message)
+  }
+}

@@ -1,15 +1,13 @@
 package serve_test
 
 import (
-	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,10 +16,14 @@ import (
 	"github.com/mcp-reconnect/mcp-reconnect/watch/serve"
 )
 
-// serving returns a Watcher without targets, and its server on loopback.
-func serving(t *testing.T, o serve.Options) (*watch.Watcher, *httptest.Server) {
+const token = "S3cret.of_16~chars+/=" // with all that needs encoding in an address
+
+// handles returns a Watcher without targets, and the handler of its requests.
+func handles(t *testing.T, o serve.Options) (*watch.Watcher, *serve.Server) {
 	t.Helper()
-	w, err := watch.New(watch.Options{Policy: plugin.DefaultPolicy()})
+	policy := plugin.DefaultPolicy()
+	policy.InitialDelay, policy.MaxDelay, policy.PollInterval = time.Hour, time.Hour, time.Hour // nothing is tried unless asked for
+	w, err := watch.New(watch.Options{Policy: policy})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,151 +31,40 @@ func serving(t *testing.T, o serve.Options) (*watch.Watcher, *httptest.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(w.Close)
+	return w, handler
+}
+
+// serving is the same on loopback.
+func serving(t *testing.T, o serve.Options) (*watch.Watcher, *httptest.Server) {
+	t.Helper()
+	w, handler := handles(t, o)
 	server := httptest.NewServer(handler)
 	t.Cleanup(func() {
 		handler.Close()
 		server.Close()
-		w.Close()
 	})
 	return w, server
 }
 
-// A reader is a client of /events.
-type reader struct {
-	t     *testing.T
-	lines *bufio.Scanner
-	id    string
-}
+type header map[string]string
 
-func read(t *testing.T, server *httptest.Server, lastEventID string) *reader {
+// do makes a request, and follows no redirect.
+func do(t *testing.T, server *httptest.Server, method, path, body string, h header) *http.Response {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, "GET", server.URL+"/events", nil)
+	req, err := http.NewRequest(method, server.URL+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lastEventID != "" {
-		req.Header.Set("Last-Event-ID", lastEventID)
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cancel(); res.Body.Close() })
-	if got := res.Header.Get("Content-Type"); got != "text/event-stream" {
-		t.Fatal(got)
-	}
-	return &reader{t: t, lines: bufio.NewScanner(res.Body)}
-}
-
-// next returns the next event, and whether there was one.
-func (r *reader) next() (e watch.Event, ok bool) {
-	r.t.Helper()
-	for kind := ""; r.lines.Scan(); {
-		name, value, _ := strings.Cut(r.lines.Text(), ": ")
-		switch name {
-		case "id":
-			r.id = value
-		case "event":
-			kind = value
-		case "data":
-			if err := json.Unmarshal([]byte(value), &e); err != nil || e.Type != kind {
-				r.t.Fatalf("event %s: %v: %s", kind, err, value)
-			}
-			return e, true
-		}
-	}
-	return e, false
-}
-
-func (r *reader) wants(servers ...string) {
-	r.t.Helper()
-	for _, want := range servers {
-		if e, ok := r.next(); !ok || e.Server != want {
-			r.t.Fatalf("%+v, %t; want %s", e, ok, want)
-		}
-	}
-}
-
-func tell(w *watch.Watcher, from, to int) {
-	for n := from; n <= to; n++ {
-		w.Relay(watch.Event{Type: watch.ToolsChanged, Server: fmt.Sprint("s", n), Time: time.Now()})
-	}
-}
-
-func TestEventsAndReplay(t *testing.T) {
-	w, server := serving(t, serve.Options{})
-	first := read(t, server, "")
-	tell(w, 1, 3)
-	first.wants("s1", "s2")
-	id := first.id
-	first.wants("s3")
-	again := read(t, server, id)
-	again.wants("s3")
-	if again.id == id || again.id == "" {
-		t.Errorf("ids %q and %q", id, again.id)
-	}
-	read(t, server, "another-1").wants("s1", "s2", "s3") // of another process
-	read(t, server, "nonsense").wants("s1")
-	fresh := read(t, server, "")
-	tell(w, 4, 2500)
-	fresh.wants("s4", "s5")
-	for again.wants("s4"); ; {
-		if e, ok := again.next(); !ok || e.Server == "s2500" {
-			break
-		}
-	}
-	// The last thousand.
-	if e, _ := read(t, server, id).next(); e.Server != "s1501" {
-		t.Errorf("replayed from %s on", e.Server)
-	}
-}
-
-// TestSlowReaders are dropped, and nobody waits for them.
-func TestSlowReaders(t *testing.T) {
-	w, server := serving(t, serve.Options{})
-	slow, healthy := read(t, server, ""), read(t, server, "")
-	long := strings.Repeat("x", 2000)
-	const events = 9000 // more than any buffer between here and there holds
-	var had atomic.Int64
-	go func() {
-		for n := range events {
-			w.Relay(watch.Event{Type: watch.StateChanged, Server: fmt.Sprint(n), Error: long})
-			for int64(n)-had.Load() > 500 {
-				time.Sleep(time.Millisecond)
-			}
-		}
-	}()
-	for n := range events {
-		healthy.wants(fmt.Sprint(n))
-		had.Add(1)
-	}
-	n := 0
-	for _, ok := slow.next(); ok; _, ok = slow.next() {
-		n++
-	}
-	if n >= events {
-		t.Error("the slow one got everything")
-	}
-	// It comes back, and has what is kept.
-	if _, ok := read(t, server, slow.id).next(); !ok {
-		t.Error("it cannot come back")
-	}
-}
-
-func do(t *testing.T, method, url, body string, header map[string]string) *http.Response {
-	t.Helper()
-	req, err := http.NewRequest(method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, value := range header {
+	for name, value := range h {
 		if name == "Host" {
 			req.Host = value
 		}
 		req.Header.Set(name, value)
 	}
-	res, err := http.DefaultClient.Do(req)
+	client := *server.Client()
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	res, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,49 +72,228 @@ func do(t *testing.T, method, url, body string, header map[string]string) *http.
 	return res
 }
 
-func TestWhoMayAsk(t *testing.T) {
-	const friend = "http://localhost:3000"
-	_, open := serving(t, serve.Options{Origins: []string{friend}, Hosts: []string{"box.example"}})
-	_, guarded := serving(t, serve.Options{Token: "t0ken"})
-	for name, tt := range map[string]struct {
-		server *httptest.Server
-		method string
-		path   string
-		header map[string]string
-		status int
-	}{
-		"itself":                   {open, "GET", "/states", nil, 200},
-		"the page":                 {open, "GET", "/", nil, 200},
-		"elsewhere":                {open, "GET", "/nothing", nil, 404},
-		"another method":           {open, "DELETE", "/states", nil, 405},
-		"localhost":                {open, "GET", "/states", map[string]string{"Host": "localhost:1"}, 200},
-		"its name":                 {open, "GET", "/states", map[string]string{"Host": "Box.example"}, 200},
-		"a name made to lead here": {open, "GET", "/states", map[string]string{"Host": "evil.example"}, 403},
-		"no name":                  {open, "GET", "/states", map[string]string{"Host": ""}, 200}, // net/http fills it in
-		"a page elsewhere":         {open, "GET", "/events", map[string]string{"Origin": "https://evil.example"}, 403},
-		"a sandboxed page":         {open, "GET", "/states", map[string]string{"Origin": "null"}, 403},
-		"its own page":             {open, "GET", "/states", map[string]string{"Origin": open.URL}, 200},
-		"a friend's page":          {open, "GET", "/states", map[string]string{"Origin": friend}, 200},
-		"a friend's question":      {open, "OPTIONS", "/retry", map[string]string{"Origin": friend}, 204},
-		"a form elsewhere":         {open, "POST", "/retry", map[string]string{"Sec-Fetch-Site": "cross-site"}, 403},
-		"a friend's retry":         {open, "POST", "/retry", map[string]string{"Origin": friend, "Sec-Fetch-Site": "cross-site"}, 202},
-		"a stranger's retry":       {open, "POST", "/retry", map[string]string{"Origin": "http://localhost:3001"}, 403},
-		"a retry from a shell":     {open, "POST", "/retry", nil, 202},
-		"without the token":        {guarded, "GET", "/states", nil, 401},
-		"a wrong token":            {guarded, "GET", "/states?token=x", map[string]string{"Authorization": "Bearer t0keN"}, 401},
-		"the token":                {guarded, "GET", "/states", map[string]string{"Authorization": "Bearer t0ken"}, 200},
-		"the token in the address": {guarded, "GET", "/?token=t0ken", nil, 200},
-		"the token as a cookie":    {guarded, "GET", "/states", map[string]string{"Cookie": "mcp-reconnect-token=t0ken"}, 200},
+func text(t *testing.T, res *http.Response) string {
+	t.Helper()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("still not so: %s", what)
+		}
+	}
+}
+
+func TestHosts(t *testing.T) {
+	_, open := serving(t, serve.Options{Hosts: []string{"Box.example"}, Origins: []string{"https://proxy.example:8443"}})
+	_, guarded := serving(t, serve.Options{Token: token})
+	machine, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for host, status := range map[string]int{
+		"localhost:1": 200, "LocalHost": 200, "localhost.:7333": 200, "127.0.0.1": 200, "[::1]:7333": 200, "10.1.2.3:7333": 200,
+		strings.ToUpper(machine) + ".:7333": 200, "box.example": 200, "BOX.example.:80": 200,
+		"proxy.example": 200, "proxy.example:8443": 200,
+		"evil.example": 403, "localhost.evil.example": 403, "127.0.0.1.evil.example": 403, "box.example.evil": 403, "xlocalhost": 403,
 	} {
-		res := do(t, tt.method, tt.server.URL+tt.path, "", tt.header)
+		if res := do(t, open, "GET", "/states", "", header{"Host": host}); res.StatusCode != status {
+			t.Errorf("%s: %s", host, res.Status)
+		}
+		if res := do(t, guarded, "GET", "/states", "", header{"Host": host, "Authorization": "Bearer " + token}); res.StatusCode != 200 {
+			t.Errorf("%s with the token: %s", host, res.Status)
+		}
+		if res := do(t, guarded, "GET", "/states", "", header{"Host": host}); res.StatusCode != 401 {
+			t.Errorf("%s without the token: %s", host, res.Status)
+		}
+	}
+}
+
+func TestOrigins(t *testing.T) {
+	const friend, app, stranger = "http://localhost:3000", "vscode-webview://0a1b", "https://evil.example"
+	_, server := serving(t, serve.Options{Origins: []string{"HTTP://LocalHost:3000", app, "https://box.example:443"}})
+	_, guarded := serving(t, serve.Options{Token: token, Origins: []string{friend}})
+	for name, tt := range map[string]struct {
+		method, path string
+		header       header
+		status       int
+		reads        bool // a page of that origin may read the answer
+	}{
+		"a shell":                   {"GET", "/states", nil, 200, false},
+		"a shell's retry":           {"POST", "/retry", nil, 202, false},
+		"a person":                  {"GET", "/", header{"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"}, 200, false},
+		"its own page":              {"GET", "/states", header{"Sec-Fetch-Site": "same-origin"}, 200, false},
+		"its retry":                 {"POST", "/retry", header{"Sec-Fetch-Site": "same-origin", "Origin": server.URL}, 202, false},
+		"through a proxy":           {"POST", "/retry", header{"Sec-Fetch-Site": "same-origin", "Origin": "https://proxy.example"}, 202, false},
+		"in an old browser":         {"POST", "/retry", header{"Origin": server.URL}, 202, false},
+		"through a proxy with TLS":  {"POST", "/retry", header{"Origin": strings.Replace(server.URL, "http", "https", 1)}, 202, false},
+		"a friend":                  {"GET", "/states", header{"Origin": friend, "Sec-Fetch-Site": "same-site"}, 200, true},
+		"a friend's retry":          {"POST", "/retry", header{"Origin": friend, "Sec-Fetch-Site": "cross-site"}, 202, true},
+		"an old friend's":           {"POST", "/retry", header{"Origin": friend}, 202, true},
+		"an application's":          {"POST", "/retry", header{"Origin": app, "Sec-Fetch-Site": "cross-site"}, 202, true},
+		"the default port":          {"GET", "/states", header{"Origin": "https://box.example"}, 200, true},
+		"a stranger":                {"GET", "/events", header{"Origin": stranger, "Sec-Fetch-Site": "cross-site"}, 403, false},
+		"an old stranger":           {"GET", "/events", header{"Origin": stranger}, 403, false},
+		"a stranger's retry":        {"POST", "/retry", header{"Origin": stranger, "Sec-Fetch-Site": "cross-site"}, 403, false},
+		"a stranger's question":     {"OPTIONS", "/retry", header{"Origin": stranger}, 403, false},
+		"a sandboxed page":          {"GET", "/states", header{"Origin": "null"}, 403, false},
+		"a form elsewhere":          {"POST", "/retry", header{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 403, false},
+		"a form for the page":       {"POST", "/", header{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 403, false},
+		"another port":              {"POST", "/retry", header{"Origin": "http://localhost:3001", "Sec-Fetch-Site": "same-site"}, 403, false},
+		"another port, no origin":   {"GET", "/states", header{"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"}, 403, false},
+		"a script element":          {"GET", "/page.js", header{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403, false},
+		"a link to the page":        {"GET", "/?x", header{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 200, false},
+		"a link to the states":      {"GET", "/states", header{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 403, false},
+		"a fetch of the page":       {"GET", "/", header{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403, false},
+		"nothing there":             {"GET", "/nothing", nil, 404, false},
+		"another method":            {"DELETE", "/states", nil, 405, false},
+		"a question of no origin's": {"OPTIONS", "/retry", nil, 405, false},
+	} {
+		res := do(t, server, tt.method, tt.path, "", tt.header)
 		if res.StatusCode != tt.status {
 			t.Errorf("%s: %s", name, res.Status)
 		}
-		if allowed := res.Header.Get("Access-Control-Allow-Origin"); (allowed != "") != (tt.header["Origin"] == friend) {
-			t.Errorf("%s: allows the origin %q", name, allowed)
+		want := ""
+		if tt.reads {
+			want = tt.header["Origin"]
 		}
-		if name == "the token in the address" && !strings.Contains(res.Header.Get("Set-Cookie"), "HttpOnly; SameSite=Strict") {
-			t.Errorf("the page gets no cookie: %q", res.Header.Get("Set-Cookie"))
+		if got := res.Header.Get("Access-Control-Allow-Origin"); got != want || res.Header.Get("Access-Control-Allow-Credentials") != "" {
+			t.Errorf("%s: lets %q read", name, got)
+		}
+	}
+	for _, s := range []*httptest.Server{server, guarded} { // the question has no token
+		res := do(t, s, "OPTIONS", "/retry", "", header{"Origin": friend, "Sec-Fetch-Site": "same-site", "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"})
+		if got := res.Header; res.StatusCode != 204 || got.Get("Access-Control-Allow-Origin") != friend || got.Get("Vary") != "Origin" ||
+			got.Get("Access-Control-Allow-Headers") != "authorization, content-type, last-event-id" {
+			t.Errorf("a friend's question: %s %v", res.Status, got)
+		}
+	}
+	// A friend is told what it lacks, and a stranger nothing.
+	if res := do(t, guarded, "GET", "/states", "", header{"Origin": friend}); res.StatusCode != 401 || res.Header.Get("Access-Control-Allow-Origin") != friend {
+		t.Errorf("a friend without the token: %s %v", res.Status, res.Header)
+	}
+	if res := do(t, guarded, "GET", "/states", "", header{"Origin": stranger, "Authorization": "Bearer " + token}); res.StatusCode != 403 {
+		t.Errorf("a stranger with the token: %s", res.Status)
+	}
+}
+
+func TestToken(t *testing.T) {
+	_, server := serving(t, serve.Options{Token: token})
+	const encoded = "S3cret.of_16~chars%2B%2F%3D"
+	for name, tt := range map[string]struct {
+		path   string
+		header header
+		status int
+	}{
+		"none":               {"/states", nil, 401},
+		"another":            {"/states", header{"Authorization": "Bearer " + token + "x"}, 401},
+		"its beginning":      {"/states", header{"Authorization": "Bearer S3cret"}, 401},
+		"an empty one":       {"/states", header{"Authorization": "Bearer "}, 401},
+		"nothing":            {"/states?token=", header{"Authorization": ""}, 401},
+		"another scheme":     {"/states", header{"Authorization": "Basic " + token}, 401},
+		"no scheme":          {"/states", header{"Authorization": token}, 401},
+		"as a header":        {"/states", header{"Authorization": "Bearer " + token}, 200},
+		"in any case":        {"/states", header{"Authorization": "bEARER " + token}, 200},
+		"in the address":     {"/states?token=" + encoded, nil, 200},
+		"not encoded":        {"/states?token=" + token, nil, 401},
+		"another in it":      {"/?token=x", nil, 401},
+		"the page":           {"/", nil, 401},
+		"the page's script":  {"/page.js", nil, 401},
+		"the old cookie":     {"/states", header{"Cookie": "mcp-reconnect-token=" + token}, 401},
+		"events, in address": {"/retry?token=" + encoded, nil, 405},
+	} {
+		res := do(t, server, "GET", tt.path, "", tt.header)
+		if res.StatusCode != tt.status || (res.Header.Get("WWW-Authenticate") == "Bearer") != (tt.status == 401) {
+			t.Errorf("%s: %s %v", name, res.Status, res.Header)
+		}
+		if res.Header.Get("Set-Cookie") != "" {
+			t.Errorf("%s: sets a cookie", name)
+		}
+	}
+
+	// A browser gets a cookie for it, and an address without it.
+	enter := func(s *httptest.Server, query string, h header) *http.Cookie {
+		t.Helper()
+		res := do(t, s, "GET", "/?token="+query, "", h)
+		if to, err := res.Location(); err != nil || to.String() != s.URL+"/" || res.StatusCode != 303 || len(res.Cookies()) != 1 {
+			t.Fatalf("%s, %v, %v", res.Status, to, res.Cookies())
+		}
+		return res.Cookies()[0]
+	}
+	cookie := enter(server, encoded, nil)
+	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteLaxMode || cookie.Secure || cookie.Path != "/" || strings.Contains(cookie.String(), "S3cret") {
+		t.Errorf("%s", cookie)
+	}
+	if !enter(server, encoded, header{"X-Forwarded-Proto": "https"}).Secure {
+		t.Error("the cookie of a page with TLS is sent without TLS")
+	}
+	_, other := serving(t, serve.Options{Token: "another-token-of-this-host"})
+	others := enter(other, "another-token-of-this-host", nil)
+	if others.Name == cookie.Name || others.Value == cookie.Value {
+		t.Errorf("two servers of a host have the cookies %s and %s", cookie, others)
+	}
+	both := cookie.Name + "=" + cookie.Value + "; " + others.Name + "=" + others.Value
+	swapped := cookie.Name + "=" + others.Value + "; " + others.Name + "=" + cookie.Value
+	for _, s := range []*httptest.Server{server, other} {
+		if res := do(t, s, "GET", "/", "", header{"Cookie": both}); res.StatusCode != 200 {
+			t.Errorf("with the cookie: %s", res.Status)
+		}
+		if res := do(t, s, "GET", "/", "", header{"Cookie": swapped}); res.StatusCode != 401 {
+			t.Errorf("with the cookie of another: %s", res.Status)
+		}
+	}
+	// What the cookie holds is no token.
+	if res := do(t, server, "GET", "/states?token="+cookie.Value, "", nil); res.StatusCode != 401 {
+		t.Errorf("the cookie's value as a token: %s", res.Status)
+	}
+}
+
+func TestBadOptions(t *testing.T) {
+	w, _ := handles(t, serve.Options{})
+	for _, token := range []string{"short", "fifteen-letters", "with a space in it", "with-an-umlaut-ü", "with-a-line-break\n", `with-"quotes"-in-it`, strings.Repeat("x", 99) + ";"} {
+		_, err := serve.New(w, serve.Options{Token: token})
+		if err == nil || err.Error() != "a token has at least 16 characters, which are letters, digits and . _ ~ + / = -" {
+			t.Errorf("%q: %v", token, err)
+		}
+	}
+	for _, origin := range []string{"", "*", "null", "localhost:3000", "http://", "http://x/", "http://x/y", "http://x?y", "http://u@x", "http://x:y", "http://x:", "http://*.x", "http://x y", "http://x\n", "http://x,http://y"} {
+		_, err := serve.New(w, serve.Options{Origins: []string{"http://localhost:3000", origin}})
+		if err == nil || err.Error() != fmt.Sprintf("%q is no origin such as http://localhost:3000", origin) {
+			t.Errorf("%q: %v", origin, err)
+		}
+	}
+}
+
+func TestSecurityHeaders(t *testing.T) {
+	_, server := serving(t, serve.Options{Token: token})
+	entered := header{"Authorization": "Bearer " + token}
+	for _, tt := range []struct {
+		path   string
+		header header
+		kind   string
+	}{
+		{"/", entered, "text/html; charset=utf-8"},
+		{"/page.js", entered, "text/javascript; charset=utf-8"},
+		{"/page.css", entered, "text/css; charset=utf-8"},
+		{"/states", entered, "application/json"},
+		{"/events", entered, "text/event-stream"},
+		{"/states", nil, "text/plain; charset=utf-8"},                                      // 401
+		{"/states", header{"Origin": "https://evil.example"}, "text/plain; charset=utf-8"}, // 403
+	} {
+		h := do(t, server, "GET", tt.path, "", tt.header).Header
+		if h.Get("Content-Type") != tt.kind || h.Get("Cache-Control") != "no-store" || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Referrer-Policy") != "no-referrer" {
+			t.Errorf("%s: %v", tt.path, h)
+		}
+		for _, rule := range []string{"default-src 'none'", "script-src 'self'", "connect-src 'self'", "form-action 'none'", "frame-ancestors 'none'"} {
+			if !strings.Contains(h.Get("Content-Security-Policy"), rule) {
+				t.Errorf("%s: no %s in %s", tt.path, rule, h.Get("Content-Security-Policy"))
+			}
 		}
 	}
 }
@@ -231,65 +301,124 @@ func TestWhoMayAsk(t *testing.T) {
 func TestRetryRequests(t *testing.T) {
 	_, server := serving(t, serve.Options{})
 	for body, want := range map[string]int{
-		"": 202, `{}`: 202, `{"servers":["a"],"directories":["/x"]}`: 202,
-		"x": 400, `[]`: 400, `{"servers":"a"}`: 400, `{"directories":"/x"}`: 400, `{"servers":["` + strings.Repeat("x", 1<<17) + `"]}`: 400,
+		"": 202, " \n": 202, `{}`: 202, `{"servers":["a"],"directories":["/x"]}` + "\n": 202,
+		"x": 400, `[]`: 400, `{`: 400, `{"servers":"a"}`: 400, `{"directories":"/x"}`: 400, `{"servers":["` + strings.Repeat("x", 1<<17) + `"]}`: 400,
+		`{"server":["a"]}`: 400, `{"servers":["a"],"all":true}`: 400, `{} {}`: 400, `{}x`: 400, `{}]`: 400, `{}` + strings.Repeat(" ", 1<<17): 400,
 	} {
-		if res := do(t, "POST", server.URL+"/retry", body, nil); res.StatusCode != want {
+		res := do(t, server, "POST", "/retry", body, nil)
+		if res.StatusCode != want {
 			t.Errorf("%.30s: %s", body, res.Status)
+		}
+		if got := text(t, res); want == 400 && !strings.Contains(got, "servers, directories or both and nothing else") {
+			t.Errorf("%.30s: %s", body, got)
 		}
 	}
 }
 
-// opencode answers as an OpenCode 1 with one directory in use, whose server has a name that is markup.
-func opencode(t *testing.T) *httptest.Server {
-	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/mcp" {
-			io.WriteString(w, `{"github":{"status":"connected"},"<b>x</b>":{"status":"needs_auth"}}`)
-			return
-		}
-		w.Header().Set("Content-Type", "text/event-stream")
-		io.WriteString(w, "data: {\"directory\":\"/home/ann/project\",\"payload\":{\"type\":\"message.updated\",\"properties\":{\"info\":{\"role\":\"user\"}}}}\n\n")
-		w.(http.Flusher).Flush()
-		<-r.Context().Done()
-	}))
-	t.Cleanup(server.Close)
-	return server
+// states are the answer to GET /states.
+type states struct {
+	Paused  *bool
+	Targets []watch.TargetState
 }
 
-// TestPage looks at the page in a browser: the states that are there, an event that
-// comes later, and the button.
-func TestPage(t *testing.T) {
-	target := opencode(t)
+func statesOf(t *testing.T, server *httptest.Server) states {
+	t.Helper()
+	var s states
+	if err := json.Unmarshal([]byte(text(t, do(t, server, "GET", "/states", "", nil))), &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Paused == nil || s.Targets == nil {
+		t.Fatalf("%+v", s)
+	}
+	return s
+}
+
+// TestRetryRetries has a server that is tried again in an hour, or when asked for.
+func TestRetryRetries(t *testing.T) {
+	connects := make(chan string, 10)
+	target := opencode(t, `{"github":{"status":"failed","error":"no"},"other":{"status":"connected"}}`, connects)
 	w, server := serving(t, serve.Options{})
 	if _, err := w.Connect(watch.Target{URL: target.URL}); err != nil {
 		t.Fatal(err)
 	}
-	b := browse(t, server.URL+"/")
-	shows := func(want string) {
+	waits := func(tries int) {
 		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-			page := b.evaluate("document.documentElement?.outerHTML")
-			if strings.Contains(page, want) {
-				return
+		eventually(t, "it waits for an hour", func() bool {
+			s := statesOf(t, server).Targets[0]
+			if len(s.Directories) == 0 {
+				return false
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("the page does not show %s:\n%s", want, page)
+			for _, server := range s.Directories[0].Servers {
+				if server.Name == "github" && server.State == "waiting" && server.Tries == tries && time.Until(server.NextTry) > 10*time.Minute {
+					return true
+				}
 			}
+			return false
+		})
+	}
+	<-connects // at first
+	waits(1)
+	for body, want := range map[string]int{`{"servers":["other"]}`: 202, `{"directories":["/elsewhere"]}`: 202, `{"server":["github"]}`: 400} {
+		if res := do(t, server, "POST", "/retry", body, nil); res.StatusCode != want {
+			t.Errorf("%s: %s", body, res.Status)
 		}
 	}
-	shows(`<span id="live">live</span>`)
-	shows(`<td>/home/ann/project</td><td>github</td><td class="connected">connected</td>`)
-	shows(`<td>&lt;b&gt;x&lt;/b&gt;</td><td class="needs_auth">needs_auth</td>`)
-	w.Relay(watch.Event{Type: watch.ToolsChanged, Server: "later", Directory: "/d", URL: "http://other", Time: time.Now()})
-	shows(`http://other  /d  later  tools changed</li>`)
-	target.CloseClientConnections()
-	target.Listener.Close()
-	shows(`<td class="waiting">waiting</td>`)
-	b.evaluate(`document.getElementById("retry").click()`)
-	for deadline := time.Now().Add(30 * time.Second); b.evaluate(`String(performance.getEntriesByName(location.origin + "/retry").length)`) != "1"; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("a click on the button asks for no retry")
+	waits(1)
+	for _, body := range []string{"", `{"servers":["github"]}`, `{"servers":["github"],"directories":["/home/ann/project"]}`} {
+		if len(connects) != 0 {
+			t.Fatalf("tried before %s", body)
 		}
+		if res := do(t, server, "POST", "/retry", body, nil); res.StatusCode != 202 {
+			t.Errorf("%s: %s", body, res.Status)
+		}
+		if path := <-connects; path != "/mcp/github/connect" {
+			t.Errorf("%s: %s", body, path)
+		}
+		waits(1) // as a new outage
 	}
+}
+
+func TestPaused(t *testing.T) {
+	w, server := serving(t, serve.Options{})
+	if *statesOf(t, server).Paused {
+		t.Error("paused from the start")
+	}
+	w.Pause(true)
+	if !*statesOf(t, server).Paused {
+		t.Error("a pause is not told")
+	}
+	if res := do(t, server, "POST", "/retry", "", nil); res.StatusCode != http.StatusConflict || !strings.Contains(text(t, res), "mcp-reconnect resume") {
+		t.Errorf("a retry during a pause: %s", res.Status)
+	}
+	if res := do(t, server, "POST", "/retry", "x", nil); res.StatusCode != http.StatusBadRequest {
+		t.Errorf("a bad one: %s", res.Status)
+	}
+	w.Pause(false)
+	if res := do(t, server, "POST", "/retry", "", nil); res.StatusCode != http.StatusAccepted {
+		t.Errorf("a retry after it: %s", res.Status)
+	}
+}
+
+// opencode answers as an OpenCode 1 with one directory in use, which has these servers.
+func opencode(t *testing.T, status string, connects chan<- string) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/mcp":
+			io.WriteString(w, status)
+		case r.Method == http.MethodPost:
+			io.WriteString(w, "true")
+			connects <- r.URL.Path
+		default:
+			w.Header().Set("Content-Type", "text/event-stream")
+			io.WriteString(w, "data: {\"directory\":\"/home/ann/project\",\"payload\":{\"type\":\"message.updated\",\"properties\":{\"info\":{\"role\":\"user\"}}}}\n\n")
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}
+	}))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return server
 }

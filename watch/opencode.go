@@ -52,9 +52,9 @@ var dialects = []*dialect{
 	{
 		version: 1,
 		events:  "/global/event",
-		status:  func(directory string) string { return "/mcp?directory=" + url.QueryEscape(directory) },
+		status:  func(directory string) string { return "/mcp?" + query1(directory) },
 		connect: func(directory, server string) string {
-			return "/mcp/" + url.PathEscape(server) + "/connect?directory=" + url.QueryEscape(directory)
+			return "/mcp/" + url.PathEscape(server) + "/connect?" + query1(directory)
 		},
 		decode: decode1,
 		answer: answer1,
@@ -69,6 +69,12 @@ var dialects = []*dialect{
 		decode: decode2,
 		answer: answer2,
 	},
+}
+
+// query1 is for OpenCode 1, which decodes a directory twice: asked for /a%20b it would
+// start the servers of "/a b".
+func query1(directory string) string {
+	return url.Values{"directory": {strings.ReplaceAll(directory, "%", "%25")}}.Encode()
 }
 
 func location(directory string) string {

@@ -26,6 +26,7 @@ const (
 // that touches its fields and its engines; other goroutines post to it.
 type target struct {
 	w      *Watcher
+	at     address
 	id     string
 	keep   bool
 	api    opencode
@@ -79,9 +80,10 @@ type directory struct {
 	refused  string                          // the last error of a read
 }
 
-func newTarget(w *Watcher, id string, o Target, paused bool) *target {
+func newTarget(w *Watcher, at address, o Target, paused bool) *target {
+	id := at.String()
 	t := &target{
-		w: w, id: id, keep: o.Keep,
+		w: w, at: at, id: id, keep: o.Keep,
 		api:         opencode{client: w.client, base: id, username: o.Username, password: o.Password},
 		log:         w.options.Log.With("url", id),
 		inbox:       make(chan func(time.Time)),
@@ -590,7 +592,7 @@ func (t *target) read(d *directory) {
 	dialect, generation, tools := t.dialect, t.generation, d.tools
 	d.tools = map[string]bool{}
 	t.calls.Go(func() {
-		byPlugin := t.w.pluginOwns(t.id, d.path)
+		byPlugin := t.w.plugins.own(t.at, d.path)
 		answer, err := t.api.status(d.ctx, dialect, d.path)
 		t.post(func(now time.Time) {
 			switch {

@@ -12,7 +12,6 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -20,8 +19,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-reconnect/mcp-reconnect/internal/oneline"
 	"github.com/mcp-reconnect/mcp-reconnect/plugin"
-	"github.com/mcp-reconnect/mcp-reconnect/state"
 )
 
 // MaxTargets is how many targets a Watcher has at most.
@@ -42,7 +41,8 @@ type Options struct {
 	PluginDir string
 	// Log takes lines for people; nil for none.
 	Log *slog.Logger
-	// Transport makes the requests; nil for one of its own.
+	// Transport makes the requests; nil for one of its own. Whose it is closes its
+	// connections in the end.
 	Transport http.RoundTripper
 }
 
@@ -101,14 +101,16 @@ type ServerState struct {
 type Watcher struct {
 	options Options
 	client  *http.Client
+	own     *http.Transport // nil if the caller gave one
 	ctx     context.Context // ends with Close
 	close   context.CancelFunc
 	wall    func() time.Time // the clock on the wall, which a sleep of the machine moves
 
 	audience audience
+	plugins  plugins
 
 	mu      sync.Mutex
-	targets map[string]*target
+	targets map[string]*target // by the place of their addresses
 	paused  bool
 	running sync.WaitGroup // of the targets
 }
@@ -126,8 +128,9 @@ func newWatcher(o Options, wall func() time.Time) *Watcher {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	var own *http.Transport
 	if o.Transport == nil {
-		o.Transport = &http.Transport{
+		own = &http.Transport{
 			Proxy:                  http.ProxyFromEnvironment,
 			MaxIdleConnsPerHost:    o.Policy.Concurrency,
 			IdleConnTimeout:        90 * time.Second,
@@ -135,9 +138,11 @@ func newWatcher(o Options, wall func() time.Time) *Watcher {
 			ForceAttemptHTTP2:      true,
 			MaxResponseHeaderBytes: 64 << 10,
 		}
+		o.Transport = own
 	}
 	w := &Watcher{
 		options: o,
+		own:     own,
 		client: &http.Client{
 			Transport: o.Transport,
 			// A server that sends elsewhere is none that was to be watched, nor is the
@@ -149,45 +154,24 @@ func newWatcher(o Options, wall func() time.Time) *Watcher {
 	}
 	w.ctx, w.close = context.WithCancel(context.Background())
 	w.audience.log = o.Log
+	w.plugins = plugins{dir: o.PluginDir, now: wall}
 	return w
-}
-
-// ID returns what names a target: its URL in one spelling.
-func ID(raw string) (string, error) {
-	u, err := url.Parse(strings.TrimSpace(raw))
-	if err != nil {
-		u = &url.URL{} // the error repeats the text, perhaps with a password in it
-	}
-	switch scheme := strings.ToLower(u.Scheme); {
-	case scheme != "http" && scheme != "https", u.Hostname() == "", u.Opaque != "":
-		return "", errors.New("a target's URL is http://HOST:PORT or https://HOST:PORT")
-	case u.User != nil:
-		return "", errors.New("a target's URL holds no credentials: others can read it")
-	case u.RawQuery != "" || u.Fragment != "":
-		return "", errors.New("a target's URL has no query and no fragment")
-	default:
-		u.Scheme, u.Host = scheme, strings.ToLower(u.Host)
-		if port := map[string]string{"http": "80", "https": "443"}[scheme]; u.Port() == port {
-			u.Host = strings.TrimSuffix(u.Host, ":"+port)
-		}
-		return strings.TrimRight(u.String(), "/"), nil
-	}
 }
 
 // Connect begins to watch a target, and returns its state, which is that of the
 // target that is there already if there is one.
 func (w *Watcher) Connect(o Target) (TargetState, error) {
-	id, err := ID(o.URL)
+	at, err := parseAddress(o.URL)
 	if err != nil {
 		return TargetState{}, err
 	}
 	w.mu.Lock()
-	t := w.targets[id]
+	t := w.targets[at.place()]
 	for t != nil && t.ctx.Err() != nil && w.ctx.Err() == nil { // it is on its way out
 		w.mu.Unlock()
 		<-t.done
 		w.mu.Lock()
-		t = w.targets[id]
+		t = w.targets[at.place()]
 	}
 	switch {
 	case w.ctx.Err() != nil:
@@ -196,8 +180,8 @@ func (w *Watcher) Connect(o Target) (TargetState, error) {
 	case len(w.targets) >= MaxTargets:
 		err = fmt.Errorf("there are %d targets already, and more are not watched", MaxTargets)
 	default:
-		t = newTarget(w, id, o, w.paused)
-		w.targets[id] = t
+		t = newTarget(w, at, o, w.paused)
+		w.targets[at.place()] = t
 		w.running.Go(t.run)
 	}
 	w.mu.Unlock()
@@ -212,8 +196,9 @@ func (w *Watcher) Connect(o Target) (TargetState, error) {
 }
 
 // Disconnect ends the connection to a target, for good, and reports whether there was one.
-func (w *Watcher) Disconnect(id string) bool {
-	t := w.target(id)
+// The URL may be in another spelling than the target's.
+func (w *Watcher) Disconnect(url string) bool {
+	t := w.target(url)
 	if t == nil {
 		return false
 	}
@@ -222,24 +207,25 @@ func (w *Watcher) Disconnect(id string) bool {
 	return true
 }
 
-// Has reports whether a target is watched.
-func (w *Watcher) Has(id string) bool { return w.target(id) != nil }
+// Has reports whether a target is watched, in whatever spelling.
+func (w *Watcher) Has(url string) bool { return w.target(url) != nil }
 
-func (w *Watcher) target(id string) *target {
-	if normal, err := ID(id); err == nil {
-		id = normal
+func (w *Watcher) target(url string) *target {
+	at, err := parseAddress(url)
+	if err != nil {
+		return nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.targets[id]
+	return w.targets[at.place()]
 }
 
 // remove forgets a target that has ended, and none that took its place.
 func (w *Watcher) remove(t *target) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.targets[t.id] == t {
-		delete(w.targets, t.id)
+	if w.targets[t.at.place()] == t {
+		delete(w.targets, t.at.place())
 	}
 }
 
@@ -309,40 +295,9 @@ func (w *Watcher) Close() {
 	w.mu.Unlock()
 	w.running.Wait()
 	w.audience.close()
-	if t, ok := w.options.Transport.(interface{ CloseIdleConnections() }); ok {
-		t.CloseIdleConnections()
+	if w.own != nil {
+		w.own.CloseIdleConnections()
 	}
-}
-
-// pluginOwns reports whether a plugin of ours in this OpenCode looks after the directory.
-func (w *Watcher) pluginOwns(id, directory string) bool {
-	if w.options.PluginDir == "" {
-		return false
-	}
-	found, err := state.Read(w.options.PluginDir)
-	if err != nil {
-		return false
-	}
-	return slices.ContainsFunc(found.List, func(i state.Instance) bool {
-		return i.Directory == directory && i.URL != "" && sameListener(i.URL, id)
-	})
-}
-
-// sameListener reports whether two URLs are of one server on this machine: the plugin
-// knows it by an address, and a person may call it localhost.
-func sameListener(a, b string) bool {
-	return listener(a) == listener(b)
-}
-
-func listener(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return raw
-	}
-	if ip := net.ParseIP(u.Hostname()); u.Hostname() == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsUnspecified()) {
-		return "loopback:" + u.Port()
-	}
-	return u.Host
 }
 
 // random is for jitter.
@@ -361,5 +316,15 @@ func errText(err error) string {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return "the server closed the connection"
 	}
-	return strings.Join(strings.Fields(err.Error()), " ")
+	return shown(strings.Join(strings.Fields(err.Error()), " "), 200)
+}
+
+// shown is a text that a server had a say in, so that it can be shown: at most so many
+// characters, none of which steers a terminal.
+func shown(text string, limit int) string {
+	text = oneline.Text(text)
+	if characters := []rune(text); len(characters) > limit {
+		text = string(characters[:limit-1]) + "…"
+	}
+	return text
 }

@@ -316,7 +316,7 @@ func errText(err error) string {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return "the server closed the connection"
 	}
-	return shown(strings.Join(strings.Fields(err.Error()), " "), 200)
+	return shown(strings.Join(strings.Fields(err.Error()), " "), errorLimit)
 }
 
 // shown is a text that a server had a say in, so that it can be shown: at most so many

@@ -244,7 +244,7 @@ func TestSilence(t *testing.T) {
 			if s.opens() > 1 != beats {
 				s.Errorf("heartbeats %t: opened %d times", beats, s.opens())
 			}
-			if beats && !strings.Contains(s.logged.String(), "the server was silent for 45s") {
+			if beats && !strings.Contains(s.logged.String(), "the server was silent for 1m15s") {
 				s.Error(s.logged)
 			}
 		})
@@ -395,12 +395,13 @@ func TestNotIdle(t *testing.T) {
 		}
 		s.wantTold("connecting>connected")
 	})
+	p = func(o *Options) { o.Policy.IdleAfter = time.Minute }
 	play(t, newModel(1), p, func(s *scene) {
 		s.set(dir, "a", "failed")
 		s.starts = func(string, string) string { time.Sleep(20 * time.Minute); return "failed" } // as for ever
 		s.connect()
 		s.prompt(dir)
-		s.after(19 * time.Minute)
+		s.after(connectLimit - time.Second)
 		if s.target().State != Connected {
 			s.Error(s.target())
 		}
@@ -798,8 +799,8 @@ func TestBadServers(t *testing.T) {
 		"500":           {func(w http.ResponseWriter, r *http.Request) { http.Error(w, "x", 500) }, "the server answers 500"},
 		"closes":        {stream(func(io.Writer, *http.Request) {}), "the server closed the connection"},
 		"cuts off":      {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "the server closed the connection"},
-		"endless line":  {stream(func(w io.Writer, r *http.Request) { endless(w, r, "x") }), "the server sends an event, or a line, of more than 16 MiB"},
-		"endless event": {stream(func(w io.Writer, r *http.Request) { endless(w, r, "data: x\n") }), "the server sends an event, or a line, of more than 16 MiB"},
+		"endless line":  {stream(func(w io.Writer, r *http.Request) { endless(w, r, "x") }), "the server sends an event, or a line, of more than 64 MiB"},
+		"endless event": {stream(func(w io.Writer, r *http.Request) { endless(w, r, "data: x\n") }), "the server sends an event, or a line, of more than 64 MiB"},
 		"malformed events": {stream(func(w io.Writer, r *http.Request) {
 			for _, text := range []string{"", "{", "null", "[]", `"x"`, `{"payload":7}`, "\xff\xfe", `{"directory":[],"payload":{"type":"mcp.x"}}`} {
 				fmt.Fprintf(w, "data: %s\n\n", text)
@@ -809,7 +810,7 @@ func TestBadServers(t *testing.T) {
 		"large events": {stream(func(w io.Writer, r *http.Request) {
 			io.WriteString(w, data(map[string]any{"directory": dir, "payload": map[string]any{"type": "message.part.updated", "properties": map[string]any{"part": big}}}))
 			prompted(w, r)
-		}), ""},
+		}), "the server sends events of more than 1 MiB; what they say is passed over"},
 		"unknown events": {stream(func(w io.Writer, r *http.Request) {
 			io.WriteString(w, ": hello\nretry: 5\nnonsense\n\nevent: x\ndata: {\"directory\":\"/x\",\"payload\":{\"type\":\"a.b\",\"properties\":{\"status\":[1]}}}\n\n")
 			prompted(w, r)

@@ -227,6 +227,30 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// TestWatchEscapesADirectory: OpenCode decodes a directory twice, and what is asked in one of
+// these would go to the other.
+func TestWatchEscapesADirectory(t *testing.T) {
+	a := launch(t, withoutPlugin)
+	v, w := a.project(t), a.project(t)
+	v.dir, w.dir = filepath.Join(v.dir, "a%20b"), filepath.Join(v.dir, "a b")
+	for _, where := range []*world{v, w} {
+		if err := os.Mkdir(where.dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		where.stdios("a")
+	}
+	out := a.watches(t, nil, "--url", a.server.URL)
+	out.target(watch.Connected)
+	v.connects("a") // no prompt: OpenCode itself runs that one in the other directory
+	for range 2 {
+		v.recovers("a")
+	}
+	out.eventually("its tools are back", func(e watch.Event) bool { return e.Type == watch.ToolsChanged && e.Directory == v.dir })
+	if n := w.starts("a"); n != 0 {
+		t.Errorf("its namesake in another directory was started %d times", n)
+	}
+}
+
 func TestWatchWithPassword(t *testing.T) {
 	s := withoutPlugin
 	s.password = "hunter2-s3cret"

@@ -2,8 +2,6 @@ package watch
 
 import (
 	"log/slog"
-	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -128,29 +126,6 @@ func (k *keeper) run(log *slog.Logger) {
 			return
 		}
 	}
-}
-
-// owner says what looks after a directory of an OpenCode instead of us: a plugin of ours
-// in it, or another watch of this machine, of two of which the one with the lower pid
-// does. "" is for nobody.
-func (w *Watcher) owner(id, directory string) string {
-	if w.options.PluginDir == "" {
-		return ""
-	}
-	found, err := state.Read(w.options.PluginDir)
-	if err != nil {
-		return ""
-	}
-	n := slices.IndexFunc(found.List, func(i state.Instance) bool {
-		return i.Directory == directory && i.URL != "" && sameListener(i.URL, id) && (!i.Watch || i.Pid < os.Getpid())
-	})
-	switch {
-	case n < 0:
-		return ""
-	case found.List[n].Watch:
-		return "another watch of mcp-reconnect"
-	}
-	return "a plugin of mcp-reconnect in this OpenCode"
 }
 
 // record has the state files say what is known now.

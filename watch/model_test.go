@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -186,6 +187,9 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (m *model) serve(w http.ResponseWriter, r *http.Request) {
 	stream := map[int]string{1: "/global/event", 2: "/api/event"}[m.version]
 	directory := r.URL.Query().Get(map[int]string{1: "directory", 2: "location[directory]"}[m.version])
+	if twice, err := url.PathUnescape(directory); err == nil && m.version == 1 { // as OpenCode 1 does
+		directory = twice
+	}
 	m.mu.Lock()
 	if r.URL.Path == stream {
 		m.opened = append(m.opened, time.Now())

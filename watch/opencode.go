@@ -20,9 +20,13 @@ import (
 )
 
 const (
-	eventLimit  = 16 << 20          // of one event of a stream, in bytes: OpenCode sends 10 MiB in one
-	answerLimit = 4 << 20           // of any other answer
-	readLimit   = 150 * time.Second // of a status read: less than what the engine gives it (rule 16)
+	answerLimit  = 4 << 20           // of an answer that is no stream, in bytes
+	serverLimit  = 1000              // of MCP servers in one directory
+	nameLimit    = 256               // of a server's name, and of an event's id, in bytes
+	pathLimit    = 4 << 10           // of a directory, in bytes
+	errorLimit   = 200               // of an error, in characters
+	readLimit    = 150 * time.Second // of a status read: less than what the engine gives it (rule 16)
+	connectLimit = 3 * time.Minute   // of a connect: its server is not tried again before (rule 5), and no start takes longer (rule 16)
 )
 
 // errUnauthorized says what to do about a 401.
@@ -50,7 +54,7 @@ type dialect struct {
 	status  func(directory string) string
 	connect func(directory, server string) string
 	decode  func(data []byte) signal
-	answer  func(content []byte) (map[string]reconnect.Status, error)
+	answer  func(content []byte) (servers map[string]json.RawMessage, err error)
 }
 
 // The order is that in which they are tried: OpenCode 1 answers a path that it does
@@ -59,9 +63,9 @@ var dialects = []*dialect{
 	{
 		version: 1,
 		events:  "/global/event",
-		status:  func(directory string) string { return "/mcp?directory=" + url.QueryEscape(directory) },
+		status:  func(directory string) string { return "/mcp?" + query1(directory) },
 		connect: func(directory, server string) string {
-			return "/mcp/" + url.PathEscape(server) + "/connect?directory=" + url.QueryEscape(directory)
+			return "/mcp/" + url.PathEscape(server) + "/connect?" + query1(directory)
 		},
 		decode: decode1,
 		answer: answer1,
@@ -76,6 +80,12 @@ var dialects = []*dialect{
 		decode: decode2,
 		answer: answer2,
 	},
+}
+
+// query1 is for OpenCode 1, which decodes a directory twice: asked for /a%20b it would
+// start the servers of "/a b".
+func query1(directory string) string {
+	return url.Values{"directory": {strings.ReplaceAll(directory, "%", "%25")}}.Encode()
 }
 
 func location(directory string) string {
@@ -108,16 +118,23 @@ func (o opencode) do(ctx context.Context, method, path string, header http.Heade
 type stream struct {
 	*dialect
 	body   io.ReadCloser
-	heard  atomic.Int64 // when something was read last, in Unix nanoseconds
-	active atomic.Int64 // when an event of a directory was read last
+	heard  moment       // when something was read last
+	active moment       // when an event of a directory was read last
 	beats  atomic.Bool  // it sends heartbeats
 	lastID atomic.Value // of its events, a string
 }
 
+// A moment is a time that one goroutine sets and others read. It keeps what the monotonic
+// clock said: somebody who sets the other one makes no silence.
+type moment struct{ at atomic.Pointer[time.Time] }
+
+func (m *moment) set(at time.Time) { m.at.Store(&at) }
+func (m *moment) get() time.Time   { return *m.at.Load() }
+
 func (s *stream) Read(p []byte) (int, error) {
 	n, err := s.body.Read(p)
 	if n > 0 {
-		s.heard.Store(time.Now().UnixNano())
+		s.heard.set(time.Now())
 	}
 	return n, err
 }
@@ -134,8 +151,7 @@ func (o opencode) subscribe(ctx context.Context, lastEventID string) (*stream, e
 		if err == nil {
 			if err = checkStream(res); err == nil {
 				s := &stream{dialect: d, body: res.Body}
-				s.heard.Store(time.Now().UnixNano())
-				s.beats.Store(d.version == 2)
+				s.heard.set(time.Now())
 				s.lastID.Store(lastEventID)
 				return s, nil
 			}
@@ -161,16 +177,21 @@ func checkStream(res *http.Response) error {
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	switch {
 	case res.StatusCode >= 500:
-		return fmt.Errorf("the server answers %s", res.Status)
+		return answers(res)
 	case res.StatusCode != http.StatusOK:
-		return &notAStream{fmt.Sprintf("the server answers %s: is it an OpenCode server", res.Status)}
+		return &notAStream{answers(res).Error() + ": is it an OpenCode server"}
 	case kind != "text/event-stream":
 		if kind == "" {
 			kind = "something without a type"
 		}
-		return &notAStream{fmt.Sprintf("the server answers with %s, not with events: is it an OpenCode server", kind)}
+		return &notAStream{fmt.Sprintf("the server answers with %s, not with events: is it an OpenCode server", shown(kind, 100))}
 	}
 	return nil
+}
+
+// answers says how the server answers, in our words: its own have any length and content.
+func answers(res *http.Response) error {
+	return errors.New(strings.TrimSpace(fmt.Sprintf("the server answers %d %s", res.StatusCode, http.StatusText(res.StatusCode))))
 }
 
 // A signal is what an event means for the engines.
@@ -185,7 +206,9 @@ type signalKind int
 
 const (
 	malformed   signalKind = iota
+	greeting               // the stream is open
 	heartbeat              // the server is there, and nothing happened
+	oversized              // something that was too long to be read
 	seen                   // something that is no sign of use, perhaps in no directory
 	used                   // a sign of use
 	disposed               // the instance is no more
@@ -194,29 +217,60 @@ const (
 
 // follow passes on the signals of a stream until it ends, or pass refuses one.
 func (s *stream) follow(pass func(signal) bool) error {
-	for event, err := range sse.Read(s, &sse.ReadConfig{MaxEventSize: eventLimit}) {
-		if err != nil {
-			if strings.Contains(err.Error(), "token too long") { // bufio.ErrTooLong
-				err = fmt.Errorf("the server sends an event, or a line, of more than %d MiB", eventLimit>>20)
-			}
+	events := &excerpt{source: s, commented: func() { s.beats.Store(true) }}
+	for {
+		if err := s.read(events, pass); err != nil {
 			return err
 		}
-		if event.LastEventID != "" {
-			s.lastID.Store(event.LastEventID)
+	}
+}
+
+// read reads events up to a large one, which whoever parses them would keep a buffer for.
+func (s *stream) read(events *excerpt, pass func(signal) bool) error {
+	const large = 64 << 10
+	for event, err := range sse.Read(events, &sse.ReadConfig{MaxEventSize: eventLimit}) {
+		if err != nil {
+			return err
 		}
-		got := s.decode([]byte(event.Data))
+		if id := event.LastEventID; id != "" {
+			s.lastID.Store(usableID(id))
+		}
+		got := signal{kind: oversized}
+		if event.Type != tooLong {
+			got = s.decode([]byte(event.Data)).bounded()
+		}
 		switch got.kind {
 		case heartbeat:
 			s.beats.Store(true)
-		case malformed:
+		case malformed, greeting:
 		default:
-			s.active.Store(time.Now().UnixNano())
+			s.active.set(time.Now())
 		}
 		if !pass(got) {
-			break
+			return io.EOF
+		}
+		if len(event.Data) > large {
+			return nil
 		}
 	}
 	return io.EOF
+}
+
+// usableID is an event's id, or "" if a header cannot hold it: with that one, the stream
+// could not be opened again.
+func usableID(id string) string {
+	if len(id) > nameLimit || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return ""
+	}
+	return id
+}
+
+// bounded takes what is too long to be a name for none.
+func (s signal) bounded() signal {
+	if len(s.directory) > pathLimit || len(s.server) > nameLimit {
+		return signal{kind: malformed}
+	}
+	return s
 }
 
 // event1 is an event of OpenCode 1's /global/event.
@@ -224,12 +278,7 @@ type event1 struct {
 	Directory string
 	Payload   struct {
 		Type       string
-		Properties struct {
-			Directory string
-			Server    json.RawMessage
-			Status    json.RawMessage
-			Info      json.RawMessage
-		}
+		Properties json.RawMessage
 	}
 }
 
@@ -241,29 +290,40 @@ func decode1(data []byte) signal {
 	s := signal{directory: e.Directory, kind: seen}
 	properties := e.Payload.Properties
 	switch kind := e.Payload.Type; {
-	case kind == "server.connected", kind == "server.heartbeat":
+	case kind == "server.connected":
+		s.kind = greeting
+	case kind == "server.heartbeat":
 		s.kind = heartbeat
 	case kind == "global.disposed":
 		s.kind = allDisposed
 	case !isDirectory(e.Directory):
 	case kind == "server.instance.disposed":
 		s.kind = disposed
-		if properties.Directory != "" {
-			s.directory = properties.Directory
+		if directory := field(properties, "directory"); directory != "" {
+			s.directory = directory
 		}
 	case strings.HasPrefix(kind, "mcp."):
-		s.kind, s.use, s.server = used, reconnect.MCP, text(properties.Server)
+		s.kind, s.use, s.server = used, reconnect.MCP, changed(kind, properties)
 	case kind == "session.status":
-		if field(properties.Status, "type") == "busy" {
+		if field(fields(properties)["status"], "type") == "busy" {
 			s.kind, s.use = used, reconnect.Busy
 		}
 	case kind == "message.updated":
 		s.kind, s.use = used, reconnect.Busy
-		if field(properties.Info, "role") == "user" {
+		if field(fields(properties)["info"], "role") == "user" {
 			s.use = reconnect.Prompt
 		}
 	}
 	return s
+}
+
+// changed is the server whose tools or status an event says to be others than before. Of
+// what else there is, such as its prompts, no tools follow.
+func changed(kind string, properties json.RawMessage) string {
+	if strings.HasPrefix(kind, "mcp.tools.") || strings.HasPrefix(kind, "mcp.status.") {
+		return field(properties, "server")
+	}
+	return ""
 }
 
 // isDirectory reports whether an event's directory is one, of whatever system the server
@@ -276,7 +336,7 @@ func isDirectory(path string) bool {
 type event2 struct {
 	Type     string
 	Location struct{ Directory string }
-	Data     struct{ Server json.RawMessage }
+	Data     json.RawMessage
 }
 
 func decode2(data []byte) signal {
@@ -287,10 +347,10 @@ func decode2(data []byte) signal {
 	s := signal{directory: e.Location.Directory, kind: seen}
 	switch {
 	case e.Type == "server.connected":
-		s.kind = heartbeat
+		s.kind = greeting
 	case !isDirectory(s.directory):
 	case strings.HasPrefix(e.Type, "mcp."):
-		s.kind, s.use, s.server = used, reconnect.MCP, text(e.Data.Server)
+		s.kind, s.use, s.server = used, reconnect.MCP, changed(e.Type, e.Data)
 	case e.Type == "session.execution.started":
 		s.kind, s.use = used, reconnect.Prompt
 	case strings.HasPrefix(e.Type, "session.execution."), strings.HasPrefix(e.Type, "session.step."):
@@ -306,24 +366,25 @@ func text(raw json.RawMessage) string {
 	return s
 }
 
-// field is the text in a field of a JSON object, and "" for anything else.
-func field(raw json.RawMessage, name string) string {
+// fields are those of a JSON object, and none of anything else.
+func fields(raw json.RawMessage) map[string]json.RawMessage {
 	var object map[string]json.RawMessage
 	_ = json.Unmarshal(raw, &object)
-	return text(object[name])
+	return object
 }
+
+// field is the text in a field of a JSON object, and "" for anything else.
+func field(raw json.RawMessage, name string) string { return text(fields(raw)[name]) }
 
 // status reads the status of a directory's servers. It starts them, in OpenCode 1.
 func (o opencode) status(ctx context.Context, d *dialect, directory string) (map[string]reconnect.Status, error) {
-	ctx, cancel := context.WithTimeout(ctx, readLimit)
-	defer cancel()
 	res, err := o.do(ctx, http.MethodGet, d.status(directory), http.Header{"Accept": {"application/json"}})
 	if err != nil {
 		return nil, err
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the server answers %s", res.Status)
+		return nil, answers(res)
 	}
 	content, err := io.ReadAll(io.LimitReader(res.Body, answerLimit+1))
 	switch {
@@ -332,24 +393,40 @@ func (o opencode) status(ctx context.Context, d *dialect, directory string) (map
 	case len(content) > answerLimit:
 		return nil, fmt.Errorf("the server's answer has more than %d MiB", answerLimit>>20)
 	}
-	return d.answer(content)
+	servers, err := d.answer(content)
+	if err != nil {
+		return nil, err
+	}
+	return statuses(servers)
 }
 
 var errMalformed = errors.New("the server's answer is no list of MCP servers")
 
-func answer1(content []byte) (map[string]reconnect.Status, error) {
-	var servers map[string]json.RawMessage
-	if json.Unmarshal(content, &servers) != nil || servers == nil {
-		return nil, errMalformed
+// statuses refuses what no configuration has: each name costs something for as long as
+// the directory is in use.
+func statuses(servers map[string]json.RawMessage) (map[string]reconnect.Status, error) {
+	if len(servers) > serverLimit {
+		return nil, fmt.Errorf("the server's answer lists more than %d MCP servers", serverLimit)
 	}
 	answer := map[string]reconnect.Status{}
 	for name, raw := range servers {
+		if len(name) > nameLimit {
+			return nil, fmt.Errorf("the server's answer names an MCP server with more than %d bytes", nameLimit)
+		}
 		answer[name] = statusOf(raw)
 	}
 	return answer, nil
 }
 
-func answer2(content []byte) (map[string]reconnect.Status, error) {
+func answer1(content []byte) (map[string]json.RawMessage, error) {
+	servers := fields(content)
+	if servers == nil {
+		return nil, errMalformed
+	}
+	return servers, nil
+}
+
+func answer2(content []byte) (map[string]json.RawMessage, error) {
 	var list struct {
 		Data []struct {
 			Name   string
@@ -359,11 +436,11 @@ func answer2(content []byte) (map[string]reconnect.Status, error) {
 	if json.Unmarshal(content, &list) != nil || list.Data == nil {
 		return nil, errMalformed
 	}
-	answer := map[string]reconnect.Status{}
+	servers := map[string]json.RawMessage{}
 	for _, server := range list.Data {
-		answer[server.Name] = statusOf(server.Status)
+		servers[server.Name] = server.Status
 	}
-	return answer, nil
+	return servers, nil
 }
 
 // statusOf reads a status, which is an object, and a bare string in old versions (rule 1).
@@ -371,17 +448,33 @@ func statusOf(raw json.RawMessage) reconnect.Status {
 	if bytes.HasPrefix(raw, []byte(`"`)) {
 		return reconnect.Status{State: text(raw)}
 	}
-	return reconnect.Status{State: field(raw, "status"), Error: field(raw, "error")}
+	status := fields(raw)
+	return reconnect.Status{State: text(status["status"]), Error: text(status["error"])}
 }
 
-// connect asks for one connect, and returns when it is over. What it came to is what
-// the next status says (rule 11).
+// connect asks for one connect, and returns when it is over, or has to be. What it came
+// to is what the next status says (rule 11).
 func (o opencode) connect(ctx context.Context, d *dialect, directory, server string) error {
+	ctx, cancel := within(ctx, connectLimit)
+	defer cancel()
 	res, err := o.do(ctx, http.MethodPost, d.connect(directory, server), nil)
 	if err != nil {
-		return err
+		return reason(ctx, err)
 	}
 	defer res.Body.Close()
 	_, err = io.Copy(io.Discard, io.LimitReader(res.Body, answerLimit))
+	return reason(ctx, err)
+}
+
+// within limits how long something takes. What is too late says so.
+func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("the server did not answer within %v", limit))
+}
+
+// reason is why something failed: if there was no time left for it, that.
+func reason(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	return err
 }

@@ -19,8 +19,9 @@ const (
 	maxStreamDelay = time.Minute      // where the doubling of the delay before a stream is reopened ends
 	clockInterval  = 5 * time.Second  // between two looks at the clock on the wall
 	clockJump      = 30 * time.Second // more than any machine under load is late
-	silence        = 45 * time.Second // of a server that sends heartbeats, which is every 10 or 15 s
+	silence        = 75 * time.Second // of a server that sends heartbeats, which is every 10 to 30 s
 	maxDirectories = 1000             // in use in one target; others are passed over
+	maxReads       = 8                // of status at once; others wait
 
 	// A stream that is open again so soon after one was lost is the same process's: an
 	// OpenCode that is started takes longer until it listens.
@@ -33,6 +34,7 @@ const (
 // that touches its fields and its engines; other goroutines post to it.
 type target struct {
 	w      *Watcher
+	at     address
 	id     string
 	keep   bool
 	api    opencode
@@ -42,6 +44,7 @@ type target struct {
 	inbox  chan func(now time.Time)
 	done   chan struct{}  // closed when everything has ended
 	calls  sync.WaitGroup // goroutines of requests
+	reads  chan struct{}  // holds one for each status that is being read
 
 	// The stream. It opens, or is open, while closeStream is not nil.
 	status      string
@@ -62,8 +65,8 @@ type target struct {
 	dialect     *dialect
 	lastEventID string
 	activeAt    time.Time
-	clock       time.Time // on the wall, at the last look
-	complained  string    // the last line about the stream
+	clock       time.Time  // on the wall, at the last look
+	complaints  complaints // about the stream
 
 	// The directories that are in use.
 	pool        *reconnect.Pool
@@ -88,20 +91,22 @@ type directory struct {
 	changes  map[string]reconnect.Transition // server -> the last one that is not told yet, while stale
 	tools    map[string]bool                 // servers that say that their tools changed, since the last read began
 	confirms map[string]bool                 // those of before the read whose answer is being looked at
-	refused  string                          // the last error of a read
+	refused  complaints                      // about its status, since one was read
 
 	record     *state.Record // nil where none is kept
 	unrecorded bool          // something changed since it was written
 	retriedAt  time.Time     // when the last retry was asked for
 }
 
-func newTarget(w *Watcher, id string, o Target, paused bool) *target {
+func newTarget(w *Watcher, at address, o Target, paused bool) *target {
+	id := at.String()
 	t := &target{
-		w: w, id: id, keep: o.Keep,
+		w: w, at: at, id: id, keep: o.Keep,
 		api:         newOpencode(w.client, id, o),
 		log:         w.options.Log.With("url", id),
 		inbox:       make(chan func(time.Time)),
 		done:        make(chan struct{}),
+		reads:       make(chan struct{}, maxReads),
 		status:      Connecting,
 		since:       time.Now(),
 		activeAt:    time.Now(),
@@ -273,7 +278,7 @@ func (t *target) open(now time.Time) {
 			}
 			err = s.follow(func(got signal) bool {
 				// Most of what happens is of no concern; it has been noted in the stream.
-				if got.kind == heartbeat || got.kind == seen && t.w.options.Policy.Start != "load" {
+				if got.kind == greeting || got.kind == heartbeat || got.kind == seen && t.w.options.Policy.Start != "load" {
 					return ctx.Err() == nil
 				}
 				return ctx.Err() == nil && t.post(func(now time.Time) { t.signal(now, generation, got) })
@@ -308,7 +313,7 @@ func (t *target) opened(now time.Time, generation int, s *stream, reading contex
 	}
 	t.stream, t.reading, t.dialect, t.openedAt = s, reading, s.dialect, now
 	t.giveUpAt, t.proveAt = time.Time{}, time.Time{}
-	s.active.Store(now.UnixNano()) // that it is there again is news
+	s.active.set(now) // that it is there again is news
 	if t.status == GivenUp && t.fickle {
 		t.trustAt = now.Add(t.w.options.Policy.StableAfter)
 	} else {
@@ -335,6 +340,7 @@ func (t *target) lose(now time.Time, err error) {
 		t.fickle = t.status == GivenUp || t.attempts >= policy.MaxAttempts
 		if lived >= policy.StableAfter {
 			t.attempts, t.fickle = 0, false
+			t.complaints = complaints{}
 		}
 	}
 	if refused(err) {
@@ -396,7 +402,6 @@ func (t *target) move(now time.Time, to, problem string) {
 	case problem != "":
 		t.complain(problem)
 	case from != to:
-		t.complained = ""
 		t.log.Info(map[string]string{Connected: "connected", Idle: "nothing happens here"}[to])
 	}
 	if from == to {
@@ -406,10 +411,9 @@ func (t *target) move(now time.Time, to, problem string) {
 	t.tell(Event{Type: TargetChanged, From: from, To: to, Attempt: t.attempts, Error: problem}, now)
 }
 
-// complain says what is wrong, once for as long as it is the same.
+// complain says what is wrong, once until a stream lasts.
 func (t *target) complain(problem string) {
-	if problem != t.complained {
-		t.complained = problem
+	if t.complaints.first(problem) {
 		t.log.Warn(problem)
 	}
 }
@@ -436,11 +440,11 @@ func (t *target) look(now time.Time) {
 	if t.stream == nil {
 		return
 	}
-	if heard := time.Unix(0, t.stream.heard.Load()); t.stream.beats.Load() && now.Sub(heard) > silence {
+	if t.stream.beats.Load() && now.Sub(t.stream.heard.get()) > silence {
 		t.lose(now, fmt.Errorf("the server was silent for %v", silence))
 		return
 	}
-	t.activeAt = time.Unix(0, t.stream.active.Load())
+	t.activeAt = t.stream.active.get()
 	if !t.trustAt.IsZero() {
 		return
 	}
@@ -511,6 +515,9 @@ func (t *target) signal(now time.Time, generation int, got signal) {
 		t.complain("the server sends events that cannot be read; they are passed over")
 		return
 	}
+	if got.kind == oversized {
+		t.complain(fmt.Sprintf("the server sends events of more than %d MiB; what they say is passed over", eventLimit>>20))
+	}
 	if t.status == Idle {
 		t.activeAt = now
 		t.move(now, Connected, "")
@@ -564,9 +571,16 @@ func (t *target) use(now time.Time, d *directory, got signal) {
 		d.usedAt = now
 	}
 	if got.use == reconnect.MCP && got.server != "" {
-		d.tools[got.server] = true
+		d.change(got.server)
 	}
 	d.engine.Used(now, got.use, got.server)
+}
+
+// change notes that a server's tools changed. More than a status may list are of none.
+func (d *directory) change(server string) {
+	if len(d.tools) < serverLimit {
+		d.tools[server] = true
+	}
 }
 
 // dropUnused forgets the directory that is out of use for the longest time, if there is one.
@@ -657,27 +671,44 @@ func (t *target) read(d *directory) {
 	t.calls.Go(func() {
 		defer cancel()
 		defer stop()
-		owner := t.w.owner(t.id, d.path)
-		answer, err := api.status(ctx, dialect, d.path)
+		answer, owner, err := t.ask(ctx, api, dialect, d.path)
+		ended := ctx.Err() != nil
 		t.post(func(now time.Time) {
 			switch {
 			case t.directories[d.path] != d:
 			case err == nil && t.stream != nil && generation == t.generation:
 				t.answered(now, d, answer, tools, owner)
 			default:
-				if err != nil && ctx.Err() == nil {
+				if err != nil && !ended {
 					t.refuse(d, errText(err))
 				}
-				maps.Copy(d.tools, tools)
+				for name := range tools {
+					d.change(name)
+				}
 				d.engine.Read(now, nil)
 			}
 		})
 	})
 }
 
+// ask asks for a status, when it is its turn.
+func (t *target) ask(ctx context.Context, api opencode, dialect *dialect, directory string) (answer map[string]reconnect.Status, owner string, err error) {
+	ctx, cancel := within(ctx, readLimit)
+	defer cancel()
+	select {
+	case t.reads <- struct{}{}:
+		defer func() { <-t.reads }()
+	case <-ctx.Done():
+		return nil, "", context.Cause(ctx)
+	}
+	owner = t.w.plugins.owner(t.at, directory)
+	answer, err = api.status(ctx, dialect, directory)
+	return answer, owner, reason(ctx, err)
+}
+
 // answered deals with a status. The tools are those that changed before it was asked for.
 func (t *target) answered(now time.Time, d *directory, answer map[string]reconnect.Status, tools map[string]bool, owner string) {
-	d.refused = ""
+	d.refused = complaints{}
 	if owner != d.owner {
 		d.owner = owner
 		d.engine.Pause(now, owner != "" || t.paused)
@@ -697,10 +728,9 @@ func (t *target) answered(now time.Time, d *directory, answer map[string]reconne
 	d.confirms = nil
 }
 
-// refuse says why a status cannot be read, once for as long as it is the same.
+// refuse says why a status cannot be read, once until one is read.
 func (t *target) refuse(d *directory, problem string) {
-	if problem != d.refused && d.ctx.Err() == nil {
-		d.refused = problem
+	if d.ctx.Err() == nil && d.refused.first(problem) {
 		t.log.Warn("reading the status: "+problem, "directory", d.path)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-reconnect/mcp-reconnect/internal/oneline"
 	"github.com/mcp-reconnect/mcp-reconnect/plugin"
 )
 
@@ -42,7 +42,8 @@ type Options struct {
 	PluginDir string
 	// Log takes lines for people; nil for none.
 	Log *slog.Logger
-	// Transport makes the requests; nil for one of its own.
+	// Transport makes the requests; nil for one of its own. Whose it is closes its
+	// connections in the end.
 	Transport http.RoundTripper
 }
 
@@ -101,14 +102,16 @@ type ServerState struct {
 type Watcher struct {
 	options Options
 	client  *http.Client
+	own     *http.Transport // nil if the caller gave one
 	ctx     context.Context // ends with Close
 	close   context.CancelFunc
 	wall    func() time.Time // the clock on the wall, which a sleep of the machine moves
 
 	audience audience
+	plugins  plugins
 
 	mu      sync.Mutex
-	targets map[string]*target
+	targets map[string]*target // by the place of their addresses
 	paused  bool
 	running sync.WaitGroup // of the targets, and of steer
 
@@ -128,17 +131,20 @@ func newWatcher(o Options, wall func() time.Time) *Watcher {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	var own *http.Transport
 	if o.Transport == nil {
-		o.Transport = &http.Transport{
+		own = &http.Transport{
 			Proxy:                  http.ProxyFromEnvironment,
 			MaxIdleConnsPerHost:    o.Policy.Concurrency,
 			IdleConnTimeout:        90 * time.Second,
 			TLSHandshakeTimeout:    10 * time.Second,
 			MaxResponseHeaderBytes: 64 << 10,
 		}
+		o.Transport = own
 	}
 	w := &Watcher{
 		options: o,
+		own:     own,
 		client: &http.Client{
 			Transport: o.Transport,
 			// A server that sends elsewhere is none that was to be watched, nor is the
@@ -150,6 +156,7 @@ func newWatcher(o Options, wall func() time.Time) *Watcher {
 	}
 	w.ctx, w.close = context.WithCancel(context.Background())
 	w.audience.log = o.Log
+	w.plugins = plugins{dir: o.PluginDir, now: wall}
 	if o.PluginDir != "" {
 		w.keeper = newKeeper()
 		go w.keeper.run(o.Log)
@@ -158,37 +165,15 @@ func newWatcher(o Options, wall func() time.Time) *Watcher {
 	return w
 }
 
-// ID returns what names a target: its URL in one spelling.
-func ID(raw string) (string, error) {
-	u, err := url.Parse(strings.TrimSpace(raw))
-	if err != nil {
-		u = &url.URL{} // the error repeats the text, perhaps with a password in it
-	}
-	switch scheme := strings.ToLower(u.Scheme); {
-	case scheme != "http" && scheme != "https", u.Hostname() == "", u.Opaque != "":
-		return "", errors.New("a target's URL is http://HOST:PORT or https://HOST:PORT")
-	case u.User != nil:
-		return "", errors.New("a target's URL holds no credentials: others can read it")
-	case u.RawQuery != "" || u.Fragment != "":
-		return "", errors.New("a target's URL has no query and no fragment")
-	default:
-		u.Scheme, u.Host = scheme, strings.ToLower(u.Host)
-		if port := map[string]string{"http": "80", "https": "443"}[scheme]; u.Port() == port {
-			u.Host = strings.TrimSuffix(u.Host, ":"+port)
-		}
-		return strings.TrimRight(u.String(), "/"), nil
-	}
-}
-
 // Connect begins to watch a target, and returns its state. One that is watched already
 // takes a password that is given, and Keep.
 func (w *Watcher) Connect(o Target) (TargetState, error) {
-	id, err := ID(o.URL)
+	at, err := parseAddress(o.URL)
 	if err != nil {
 		return TargetState{}, err
 	}
 	for {
-		t, fresh, err := w.join(id, o)
+		t, fresh, err := w.join(at, o)
 		if err != nil {
 			return TargetState{}, err
 		}
@@ -202,11 +187,11 @@ func (w *Watcher) Connect(o Target) (TargetState, error) {
 	}
 }
 
-// join returns the target with this ID, which may be a fresh one.
-func (w *Watcher) join(id string, o Target) (t *target, fresh bool, err error) {
+// join returns the target at this address, which may be a fresh one.
+func (w *Watcher) join(at address, o Target) (t *target, fresh bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t = w.targets[id]
+	t = w.targets[at.place()]
 	switch {
 	case w.ctx.Err() != nil:
 		return nil, false, ErrClosed
@@ -215,15 +200,16 @@ func (w *Watcher) join(id string, o Target) (t *target, fresh bool, err error) {
 	case len(w.targets) >= MaxTargets:
 		return nil, false, fmt.Errorf("there are %d targets already, and more are not watched", MaxTargets)
 	}
-	t = newTarget(w, id, o, w.paused)
-	w.targets[id] = t
+	t = newTarget(w, at, o, w.paused)
+	w.targets[at.place()] = t
 	w.running.Go(t.run)
 	return t, true, nil
 }
 
 // Disconnect ends the connection to a target, for good, and reports whether there was one.
-func (w *Watcher) Disconnect(id string) bool {
-	t := w.target(id)
+// The URL may be in another spelling than the target's.
+func (w *Watcher) Disconnect(url string) bool {
+	t := w.target(url)
 	if t == nil {
 		return false
 	}
@@ -232,23 +218,24 @@ func (w *Watcher) Disconnect(id string) bool {
 	return true
 }
 
-// Has reports whether a target is watched.
-func (w *Watcher) Has(id string) bool { return w.target(id) != nil }
+// Has reports whether a target is watched, in whatever spelling.
+func (w *Watcher) Has(url string) bool { return w.target(url) != nil }
 
-func (w *Watcher) target(id string) *target {
-	if normal, err := ID(id); err == nil {
-		id = normal
+func (w *Watcher) target(url string) *target {
+	at, err := parseAddress(url)
+	if err != nil {
+		return nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.targets[id]
+	return w.targets[at.place()]
 }
 
 // remove forgets a target that has ended. None takes its place before.
 func (w *Watcher) remove(t *target) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.targets, t.id)
+	delete(w.targets, t.at.place())
 }
 
 func (w *Watcher) all() []*target {
@@ -323,26 +310,9 @@ func (w *Watcher) Close() {
 		w.keeper.close()
 	}
 	w.audience.close()
-	if t, ok := w.options.Transport.(interface{ CloseIdleConnections() }); ok {
-		t.CloseIdleConnections()
+	if w.own != nil {
+		w.own.CloseIdleConnections()
 	}
-}
-
-// sameListener reports whether two URLs are of one server on this machine: the plugin
-// knows it by an address, and a person may call it localhost.
-func sameListener(a, b string) bool {
-	return listener(a) == listener(b)
-}
-
-func listener(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return raw
-	}
-	if ip := net.ParseIP(u.Hostname()); u.Hostname() == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsUnspecified()) {
-		return "loopback:" + u.Port()
-	}
-	return u.Host
 }
 
 // random is for jitter.
@@ -361,5 +331,15 @@ func errText(err error) string {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return "the server closed the connection"
 	}
-	return strings.Join(strings.Fields(err.Error()), " ")
+	return shown(strings.Join(strings.Fields(err.Error()), " "), errorLimit)
+}
+
+// shown is a text that a server had a say in, so that it can be shown: at most so many
+// characters, none of which steers a terminal.
+func shown(text string, limit int) string {
+	text = oneline.Text(text)
+	if characters := []rune(text); len(characters) > limit {
+		text = string(characters[:limit-1]) + "…"
+	}
+	return text
 }

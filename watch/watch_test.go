@@ -239,7 +239,7 @@ func TestSilence(t *testing.T) {
 			if s.opens() > 1 != beats {
 				s.Errorf("heartbeats %t: opened %d times", beats, s.opens())
 			}
-			if beats && !strings.Contains(s.logged.String(), "the server was silent for 45s") {
+			if beats && !strings.Contains(s.logged.String(), "the server was silent for 1m15s") {
 				s.Error(s.logged)
 			}
 		})
@@ -337,7 +337,7 @@ func TestStatusFirstAfterAReopenedStream(t *testing.T) {
 		s.wantTold("connected>waiting", "waiting>connected") // and nothing of b
 		s.after(4 * time.Second)
 		if told := s.told(); !slices.Contains(told, "a connected>disabled") || len(s.asked("GET /mcp "+dir)) == 0 {
-			s.Errorf("%q, %q", told, s.requests)
+			s.Errorf("%q, %q", told, s.asked(""))
 		}
 	})
 }
@@ -365,8 +365,8 @@ func TestIdleTarget(t *testing.T) {
 		s.wantTold("connected>idle")
 		s.do(func() { s.requests = nil })
 		s.after(6 * time.Hour)
-		if len(s.requests) > 0 || s.opens() != 1 {
-			s.Errorf("asked %q, opened %d times", s.requests, s.opens())
+		if len(s.asked("")) > 0 || s.opens() != 1 {
+			s.Errorf("asked %q, opened %d times", s.asked(""), s.opens())
 		}
 		s.crash(true)
 		s.after(time.Hour)
@@ -394,12 +394,13 @@ func TestNotIdle(t *testing.T) {
 		}
 		s.wantTold("connecting>connected")
 	})
+	p = func(o *Options) { o.Policy.IdleAfter = time.Minute }
 	play(t, newModel(1), p, func(s *scene) {
 		s.set(dir, "a", "failed")
 		s.starts = func(string, string) string { time.Sleep(20 * time.Minute); return "failed" } // as for ever
 		s.connect()
 		s.prompt(dir)
-		s.after(19 * time.Minute)
+		s.after(connectLimit - time.Second)
 		if s.target().State != Connected {
 			s.Error(s.target())
 		}
@@ -443,7 +444,7 @@ func TestDisconnectIsForGood(t *testing.T) {
 		s.after(time.Hour)
 		s.wantTold("connected>closed")
 		if s.opens() != before || len(s.asked("POST")) > 0 {
-			s.Errorf("opened %d times, %q", s.opens()-before, s.requests)
+			s.Errorf("opened %d times, %q", s.opens()-before, s.asked(""))
 		}
 		s.do(func() { s.answer = nil })
 		s.connect()
@@ -468,7 +469,7 @@ func TestClose(t *testing.T) {
 			s.Error(err)
 		}
 		if s.opens() != 1 || len(s.asked("POST")) > 0 || len(s.w.States()) > 0 {
-			s.Errorf("opened %d times, %q", s.opens(), s.requests)
+			s.Errorf("opened %d times, %q", s.opens(), s.asked(""))
 		}
 	})
 }
@@ -559,10 +560,10 @@ func TestOnlyDirectoriesInUse(t *testing.T) {
 			s.set(dir, "a", "connected")
 			s.prompt(dir)
 			s.after(time.Hour)
-			if len(s.requests) == 0 {
+			if len(s.asked("")) == 0 {
 				s.Fatal("nothing was asked")
 			}
-			for _, request := range s.requests {
+			for _, request := range s.asked("") {
 				if version == 1 && !strings.HasSuffix(request, " "+dir) || strings.Contains(request, "/other/") {
 					s.Errorf("version %d: %s", version, request)
 				}
@@ -580,12 +581,12 @@ func TestStartLoad(t *testing.T) {
 		s.event("", "installation.updated", nil)
 		s.event(dir, "session.updated", nil)
 		s.after(time.Minute)
-		for _, request := range s.requests {
+		for _, request := range s.asked("") {
 			if request != "GET /mcp "+dir {
 				s.Errorf("%q", request)
 			}
 		}
-		if len(s.requests) == 0 {
+		if len(s.asked("")) == 0 {
 			s.Error("nothing was asked")
 		}
 	})
@@ -705,7 +706,7 @@ func TestReopenedStreamLooksOnlyWhereThereIsUse(t *testing.T) {
 		s.do(func() { s.requests = nil })
 		s.after(time.Minute)
 		if len(s.asked("GET /mcp "+dir)) == 0 || len(s.asked("GET /mcp "+idle)) > 0 {
-			s.Errorf("%q", s.requests)
+			s.Errorf("%q", s.asked(""))
 		}
 	})
 }
@@ -749,8 +750,8 @@ func TestRestartedProcessIsNotWokenUp(t *testing.T) {
 				s.do(func() { s.down, s.answer, s.requests = false, nil, nil })
 				s.set(dir, "a", "failed")
 				s.after(6 * time.Minute)
-				if len(s.requests) > 0 || len(s.target().Directories) > 0 {
-					s.Errorf("asked in a directory that may not be open any more: %q", s.requests)
+				if len(s.asked("")) > 0 || len(s.target().Directories) > 0 {
+					s.Errorf("asked in a directory that may not be open any more: %q", s.asked(""))
 				}
 				told := s.told()
 				if told[0] != "connected>waiting" || told[1] != "a connected>" || !strings.HasSuffix(told[len(told)-1], ">connected") {
@@ -792,7 +793,7 @@ func TestHungRead(t *testing.T) {
 		s.crash(false)
 		s.after(time.Second)
 		if len(s.asked("GET /mcp "+dir)) == 0 || strings.Contains(s.logged.String(), "reading the status") {
-			s.Errorf("%q\n%s", s.requests, s.logged)
+			s.Errorf("%q\n%s", s.asked(""), s.logged)
 		}
 	})
 }
@@ -816,12 +817,12 @@ func TestReadWantedWhileTheStreamIsAway(t *testing.T) {
 		})
 		s.crash(false)
 		s.after(300 * time.Millisecond)
-		if len(s.requests) > 0 {
-			s.Errorf("asked while there is no stream: %q", s.requests)
+		if len(s.asked("")) > 0 {
+			s.Errorf("asked while there is no stream: %q", s.asked(""))
 		}
 		s.after(time.Second)
 		if len(s.asked("GET /mcp "+dir)) == 0 {
-			s.Errorf("%q", s.requests)
+			s.Errorf("%q", s.asked(""))
 		}
 	})
 }
@@ -987,8 +988,8 @@ func TestDisposed(t *testing.T) {
 			synctest.Wait()
 			s.do(func() { s.requests = nil })
 			s.after(time.Hour)
-			if len(s.requests) > 0 || len(s.target().Directories) > 0 {
-				s.Errorf("%s: %q", kind, s.requests)
+			if len(s.asked("")) > 0 || len(s.target().Directories) > 0 {
+				s.Errorf("%s: %q", kind, s.asked(""))
 			}
 		})
 	}
@@ -1002,7 +1003,7 @@ func TestPauseAndRetry(t *testing.T) {
 		s.prompt(dir)
 		s.after(time.Minute)
 		if len(s.asked("POST")) > 0 {
-			s.Errorf("%q", s.requests)
+			s.Errorf("%q", s.asked(""))
 		}
 		s.w.Pause(false)
 		s.after(2 * time.Second)
@@ -1047,8 +1048,8 @@ func TestBadServers(t *testing.T) {
 		"500":           {func(w http.ResponseWriter, r *http.Request) { http.Error(w, "x", 500) }, "the server answers 500"},
 		"closes":        {stream(func(io.Writer, *http.Request) {}), "the server closed the connection"},
 		"cuts off":      {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "the server closed the connection"},
-		"endless line":  {stream(func(w io.Writer, r *http.Request) { endless(w, r, "x") }), "the server sends an event, or a line, of more than 16 MiB"},
-		"endless event": {stream(func(w io.Writer, r *http.Request) { endless(w, r, "data: x\n") }), "the server sends an event, or a line, of more than 16 MiB"},
+		"endless line":  {stream(func(w io.Writer, r *http.Request) { endless(w, r, "x") }), "the server sends an event, or a line, of more than 64 MiB"},
+		"endless event": {stream(func(w io.Writer, r *http.Request) { endless(w, r, "data: x\n") }), "the server sends an event, or a line, of more than 64 MiB"},
 		"malformed events": {stream(func(w io.Writer, r *http.Request) {
 			for _, text := range []string{"", "{", "null", "[]", `"x"`, `{"payload":7}`, "\xff\xfe", `{"directory":[],"payload":{"type":"mcp.x"}}`} {
 				fmt.Fprintf(w, "data: %s\n\n", text)
@@ -1058,7 +1059,7 @@ func TestBadServers(t *testing.T) {
 		"large events": {stream(func(w io.Writer, r *http.Request) {
 			io.WriteString(w, data(map[string]any{"directory": dir, "payload": map[string]any{"type": "message.part.updated", "properties": map[string]any{"part": big}}}))
 			prompted(w, r)
-		}), ""},
+		}), "the server sends events of more than 1 MiB; what they say is passed over"},
 		"unknown events": {stream(func(w io.Writer, r *http.Request) {
 			io.WriteString(w, ": hello\nretry: 5\nnonsense\n\nevent: x\ndata: {\"directory\":\"/x\",\"payload\":{\"type\":\"a.b\",\"properties\":{\"status\":[1]}}}\n\n")
 			prompted(w, r)

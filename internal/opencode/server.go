@@ -174,6 +174,8 @@ func (s *Server) Call(ctx context.Context, method, path, dir string, body, resul
 		}
 		content = bytes.NewReader(text)
 	}
+	// OpenCode 1 decodes the directory of a query twice.
+	dir = strings.ReplaceAll(dir, "%", "%25")
 	req, err := http.NewRequestWithContext(ctx, method, s.URL+path+"?directory="+url.QueryEscape(dir), content)
 	if err != nil {
 		return err

@@ -1,0 +1,53 @@
+package watch
+
+import (
+	"os"
+	"sync"
+	"time"
+
+	"github.com/mcp-reconnect/mcp-reconnect/state"
+)
+
+// stateAge is how long what the state files say is good for: dozens of directories are
+// read at once, and to read the files costs milliseconds.
+const stateAge = time.Second
+
+// plugins are those of ours that run in an OpenCode on this machine, and other watches.
+type plugins struct {
+	dir string // theirs; "" for none
+	now func() time.Time
+
+	mu   sync.Mutex
+	list []state.Instance
+	read time.Time // when the list was
+}
+
+// owner says what looks after a directory of the OpenCode at an address instead of us: a
+// plugin in it, or another watch of this machine, of two of which the one with the lower
+// pid does. "" is for nobody.
+func (p *plugins) owner(at address, directory string) string {
+	for _, i := range p.instances() {
+		listener, err := parseAddress(i.URL) // "" where there is none
+		switch {
+		case err != nil || i.Directory != directory || !listener.serves(at):
+		case !i.Watch:
+			return "a plugin of mcp-reconnect in this OpenCode"
+		case i.Pid < os.Getpid() && listener.path == at.path:
+			return "another watch of mcp-reconnect"
+		}
+	}
+	return ""
+}
+
+func (p *plugins) instances() []state.Instance {
+	if p.dir == "" {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if age := p.now().Sub(p.read); age < 0 || age >= stateAge {
+		found, _ := state.Read(p.dir) // of what cannot be read, none
+		p.list, p.read = found.List, p.now()
+	}
+	return p.list
+}

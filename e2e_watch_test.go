@@ -227,11 +227,11 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchEscapesADirectory: OpenCode decodes a directory twice, and what is asked in one of
-// these would go to the other.
-func TestWatchEscapesADirectory(t *testing.T) {
-	a := launch(t, withoutPlugin)
-	v, w := a.project(t), a.project(t)
+// percent makes two projects, of which the one's directory is the other's if it is decoded
+// once more, as OpenCode does with one that is asked for.
+func percent(t *testing.T, a *app) (v, w *world) {
+	t.Helper()
+	v, w = a.project(t), a.project(t)
 	v.dir, w.dir = filepath.Join(v.dir, "a%20b"), filepath.Join(v.dir, "a b")
 	for _, where := range []*world{v, w} {
 		if err := os.Mkdir(where.dir, 0o700); err != nil {
@@ -239,16 +239,34 @@ func TestWatchEscapesADirectory(t *testing.T) {
 		}
 		where.stdios("a")
 	}
-	out := a.watches(t, nil, "--url", a.server.URL)
-	out.target(watch.Connected)
-	v.connects("a") // no prompt: OpenCode itself runs that one in the other directory
+	return v, w
+}
+
+// survives kills a in v. No prompt is needed: OpenCode itself runs that one in w.
+func survives(t *testing.T, v, w *world) {
+	t.Helper()
+	v.connects("a")
 	for range 2 {
 		v.recovers("a")
 	}
-	out.eventually("its tools are back", func(e watch.Event) bool { return e.Type == watch.ToolsChanged && e.Directory == v.dir })
 	if n := w.starts("a"); n != 0 {
 		t.Errorf("its namesake in another directory was started %d times", n)
 	}
+}
+
+// TestEscapesADirectory (rule 4): what is asked in one directory does not go to another one.
+func TestEscapesADirectory(t *testing.T) {
+	v, w := percent(t, launch(t, quick))
+	survives(t, v, w)
+}
+
+func TestWatchEscapesADirectory(t *testing.T) {
+	a := launch(t, withoutPlugin)
+	v, w := percent(t, a)
+	out := a.watches(t, nil, "--url", a.server.URL)
+	out.target(watch.Connected)
+	survives(t, v, w)
+	out.eventually("its tools are back", func(e watch.Event) bool { return e.Type == watch.ToolsChanged && e.Directory == v.dir })
 }
 
 func TestWatchWithPassword(t *testing.T) {

@@ -37,7 +37,7 @@ func unusedInstancesCostNothing(t *scenarioT) { // rule 2, C8
 		names[n] = fmt.Sprintf("server-%d", n)
 	}
 	for n := range 34 {
-		i := s.load(fmt.Sprintf("/project-%d", n), names...)
+		i := s.load(fmt.Sprintf("/project%%20%d", n), names...)
 		i.event("session.created", object{})
 		i.event("server.connected", object{})
 		i.event("plugin.added", object{})
@@ -260,7 +260,7 @@ func hungConnectFreesItsSlotAndIsNotRepeated(t *scenarioT) { // rule 5; A3, A36,
 func budgetIsOneForAllInstances(t *scenarioT) { // rule 5; A4, A24
 	s := simulate(t, func(p *Policy) { p.Concurrency = 2 })
 	for n := range 15 {
-		i := s.load(fmt.Sprintf("/project-%d", n), "a", "b", "c", "d", "e")
+		i := s.load(fmt.Sprintf("/project%%20%d", n), "a", "b", "c", "d", "e")
 		for _, server := range i.servers {
 			server.up = false
 		}

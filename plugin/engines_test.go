@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/dop251/goja"
@@ -161,7 +162,7 @@ func (e script) input(i *instance) goja.Value {
 	vm := e.sim.vm
 	options := func(call goja.FunctionCall) *goja.Object {
 		o := call.Argument(0).ToObject(vm)
-		if query, ok := o.Get("query").Export().(object); !ok || query["directory"] != i.dir {
+		if query, ok := o.Get("query").Export().(object); !ok || query["directory"] != strings.ReplaceAll(i.dir, "%", "%25") { // it is decoded twice
 			e.sim.violated("rule 4: a call does not say its directory")
 		}
 		i.options = o

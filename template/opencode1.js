@@ -6,7 +6,9 @@ const NEWBORN = 1_000 // up to OpenCode 1.1.34 a new copy hears of its predecess
 // The engine's host: rule 4 for every call, rules 8 and 16 for every answer.
 function hostOf(input) {
   const { client, directory } = input
-  const options = (rest) => ({ query: { directory }, ...listener(input.serverUrl), ...credentials(), ...rest })
+  // OpenCode decodes a directory that is asked for twice, and would act in another one.
+  const query = { directory: directory.replaceAll("%", "%25") }
+  const options = (rest) => ({ query, ...listener(input.serverUrl), ...credentials(), ...rest })
   let refused = false
 
   const host = {

@@ -197,7 +197,7 @@ func statusTables(instances []state.Instance, now time.Time, width int) string {
 			}
 			heading := fmt.Sprintf("OpenCode %d%s, mcp-reconnect %s", i.Pid, listens, i.Version)
 			if i.Watch {
-				heading = fmt.Sprintf("OpenCode%s, watched by mcp-reconnect %s, %d", listens, i.Version, i.Pid)
+				heading = fmt.Sprintf("Watch %d of %s, mcp-reconnect %s", i.Pid, i.URL, i.Version)
 			}
 			b.WriteString(oneline.Text(heading) + "\n")
 		}

@@ -21,6 +21,8 @@ func TestStatusAtATerminal(t *testing.T) {
 		{Pid: 9, Version: "0.0.9", Directory: "/\x1b[2J", Started: true, Servers: []state.Server{
 			{Name: "old", Status: "failed", Phase: "parked", Tries: 10, Error: "a\nb", Since: now.Add(-72 * time.Hour), DueAt: now.Add(-time.Second)},
 		}},
+		{Pid: 11, Watch: true, Version: "0.1.0", Directory: "/p", URL: "http://127.0.0.1:1", Started: true},
+		{Pid: 11, Watch: true, Version: "0.1.0", Directory: "/p", URL: "http://127.0.0.1:2", Started: true},
 	}
 	const want = `OpenCode 7 at http://127.0.0.1:4096, mcp-reconnect 0.1.0
 DIRECTORY          SERVER  PHASE       TRIES  NEXT TRY  SINCE  LAST ERROR
@@ -32,6 +34,14 @@ DIRECTORY          SERVER  PHASE       TRIES  NEXT TRY  SINCE  LAST ERROR
 OpenCode 9, mcp-reconnect 0.0.9
 DIRECTORY  SERVER  PHASE   TRIES  NEXT TRY  SINCE  LAST ERROR
 /\x1b[2J   old     parked  10     in 0 s    3 d    a\nb
+
+Watch 11 of http://127.0.0.1:1, mcp-reconnect 0.1.0
+DIRECTORY  SERVER  PHASE    TRIES  NEXT TRY  SINCE  LAST ERROR
+/p         -       unknown  -      -         -      -
+
+Watch 11 of http://127.0.0.1:2, mcp-reconnect 0.1.0
+DIRECTORY  SERVER  PHASE    TRIES  NEXT TRY  SINCE  LAST ERROR
+/p         -       unknown  -      -         -      -
 `
 	if got := statusTables(instances, now, 0); got != want {
 		t.Errorf("got\n%s", got)
@@ -48,7 +58,8 @@ func TestWhatBecameOfARetry(t *testing.T) {
 	failed := state.Server{Name: "a", Status: "failed", Phase: "waiting"}
 	asked := state.Instance{Pid: 7, Directory: "/p", Servers: []state.Server{failed, {Name: "well", Status: "connected"}}}
 	answered := func(servers ...state.Server) []state.Instance {
-		return []state.Instance{{Pid: 8, Directory: "/p"}, {Pid: 7, Directory: "/p", RetriedAt: at, Servers: servers}}
+		// Another OpenCode, also one that the same watch looks after, is no answer.
+		return []state.Instance{{Pid: 8, Directory: "/p"}, {Pid: 7, Directory: "/p", URL: "http://x"}, {Pid: 7, Directory: "/p", RetriedAt: at, Servers: servers}}
 	}
 	a := func(status, phase string, retried bool) []state.Instance {
 		return answered(state.Server{Name: "a", Status: status, Phase: phase, Retried: retried})

@@ -110,7 +110,11 @@ func runRetry(o retryOptions, s System) error {
 		return &hintedError{fmt.Errorf("%s is not in use in any running OpenCode", oneline.Text(o.directory)), "mcp-reconnect status lists those that are"}
 	}
 	if len(before) == 0 {
-		fmt.Fprintf(s.Stderr, "mcp-reconnect: no directory is in use in an OpenCode that has loaded the plugin from %s\n", oneline.Text(o.dir))
+		// A watch may still wait for its OpenCode.
+		if _, err := state.RequestRetry(o.dir, nil, nil); err != nil && !errors.Is(err, state.ErrNotInstalled) {
+			return hintOf(err)
+		}
+		fmt.Fprintf(s.Stderr, "mcp-reconnect: no directory is in use in an OpenCode that has loaded the plugin from %s, or that is watched\n", oneline.Text(o.dir))
 		return nil
 	}
 	var directories []string // as their OpenCodes call them

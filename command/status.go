@@ -129,7 +129,7 @@ func (o statusOptions) look(s System, now time.Time) (text string, notes []strin
 		notes = append(notes, oneline.Text(broken.Error()))
 	}
 	if len(found.List) == 0 {
-		notes = append(notes, "no running OpenCode has loaded the plugin from "+oneline.Text(o.dir))
+		notes = append(notes, "no running OpenCode has loaded the plugin from "+oneline.Text(o.dir)+", and no watch has seen one in use")
 	}
 	if control.Paused {
 		notes = append(notes, "reconnecting is paused; mcp-reconnect resume ends that")

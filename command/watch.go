@@ -8,8 +8,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -36,8 +38,20 @@ func newWatchFlags() watchFlags {
 		origin:       &flagText{name: "allow-origin", value: "ORIGIN", usage: "let pages of ORIGIN, such as http://localhost:3000, read from --listen; comma-separated; may be repeated"},
 		publish:      &flagText{name: "publish", value: "URL", usage: "send events through the Redis server at URL, such as redis://HOST:PORT"},
 		dataDir:      newInstalledFlag(),
-		policy:       newPolicyFlags(),
+		policy:       newWatchPolicyFlags(),
 	}
+}
+
+// newWatchPolicyFlags are those of the policy, in the words of watch.
+func newWatchPolicyFlags() policyFlags {
+	flags := newPolicyFlags()
+	for _, f := range flags {
+		f.category = "How it reconnects"
+		if f.name == "log" {
+			f.usage = "what is told on standard error"
+		}
+	}
+	return flags
 }
 
 func watchCommand(s System) *cli.Command {
@@ -63,7 +77,8 @@ type watchFlags struct {
 }
 
 func (f watchFlags) all() []cli.Flag {
-	return flagsOf([]*flagText{f.url, f.passwordFile, f.format, f.listen, f.tokenFile, f.origin, f.publish, f.dataDir}, f.policy)
+	policy := slices.DeleteFunc(slices.Clone(f.policy), func(f *flagText) bool { return f.name == "notify" }) // which is the plugin's alone
+	return flagsOf([]*flagText{f.url, f.passwordFile, f.format, f.listen, f.tokenFile, f.origin, f.publish, f.dataDir}, policy)
 }
 
 type watchOptions struct {
@@ -285,7 +300,11 @@ func (o watchOptions) startServer(w *watch.Watcher, log *slog.Logger, end func(e
 	if err != nil {
 		return nil, o.refused(w, err)
 	}
-	listener, err := net.Listen("tcp", o.listen.value)
+	network := "tcp"
+	if at, err := netip.ParseAddrPort(o.listen.value); err == nil && at.Addr().Is4() {
+		network = "tcp4" // 0.0.0.0 would be every IPv6 address, too
+	}
+	listener, err := net.Listen(network, o.listen.value)
 	if err != nil {
 		handler.Close()
 		return nil, fmt.Errorf("%s: %w", o.listen.source, err)

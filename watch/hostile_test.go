@@ -686,13 +686,13 @@ func TestPluginsAreReadOncePerSecond(t *testing.T) {
 	p := &plugins{dir: installed, now: func() time.Time { return now }}
 	want := func(want bool, why string) {
 		t.Helper()
-		if p.owner(at, dir) != "" != want {
+		if owner, _ := p.owner(at, dir); owner != "" != want {
 			t.Errorf("%s: %t", why, !want)
 		}
 	}
 	file := writeState(t, installed, os.Getpid(), map[string]any{"directory": dir, "url": "http://127.0.0.1:4096", "started": true})
 	want(true, "it is there")
-	if p.owner(at, dir+"/other") != "" {
+	if owner, _ := p.owner(at, dir+"/other"); owner != "" {
 		t.Error("it looks after another directory")
 	}
 	os.Remove(file)
@@ -706,7 +706,7 @@ func TestPluginsAreReadOncePerSecond(t *testing.T) {
 	writeState(t, installed, os.Getpid(), map[string]any{"directory": dir, "url": "", "started": true})
 	now = now.Add(stateAge)
 	want(false, "it does not listen")
-	if none := (&plugins{now: time.Now}); none.owner(at, dir) != "" {
+	if owner, _ := (&plugins{now: time.Now}).owner(at, dir); owner != "" {
 		t.Error("there is none")
 	}
 }
@@ -793,12 +793,12 @@ func TestServersWords(t *testing.T) {
 		err  error
 		want string
 	}{
-		{answer(404, ""), "the server answers 404 Not Found: is it an OpenCode server"},
+		{answer(404, ""), "the server answers 404 Not Found: is it an OpenCode server?"},
 		{answer(503, ""), "the server answers 503 Service Unavailable"},
-		{answer(499, ""), "the server answers 499: is it an OpenCode server"},
-		{answer(200, ""), "the server answers with something without a type, not with events: is it an OpenCode server"},
-		{answer(200, "text/"+strings.Repeat("x", 5000)), "the server answers with text/" + strings.Repeat("x", 94) + "…, not with events: is it an OpenCode server"},
-		{answer(200, "text/x\x1b[31m"), "the server answers with something without a type, not with events: is it an OpenCode server"},
+		{answer(499, ""), "the server answers 499: is it an OpenCode server?"},
+		{answer(200, ""), "the server answers with something without a type, not with events: is it an OpenCode server?"},
+		{answer(200, "text/"+strings.Repeat("x", 5000)), "the server answers with text/" + strings.Repeat("x", 94) + "…, not with events: is it an OpenCode server?"},
+		{answer(200, "text/x\x1b[31m"), "the server answers with something without a type, not with events: is it an OpenCode server?"},
 		{errors.New(evil), `\x1b[31mevil evil`},
 	} {
 		got := errText(tt.err)

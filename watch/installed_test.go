@@ -166,7 +166,7 @@ func TestOneOfTwoWatches(t *testing.T) {
 			s.prompt(dir)
 			s.after(time.Minute)
 			yields := pid < os.Getpid()
-			if s.target().Directories[0].ByPlugin != yields || len(s.asked("POST")) == 0 != yields {
+			if s.target().Directories[0].ByOther != yields || len(s.asked("POST")) == 0 != yields {
 				s.Errorf("%d: %q; %+v", pid, s.asked("POST"), s.target())
 			}
 			if strings.Contains(s.logged.String(), "another watch of mcp-reconnect does the work") != yields {
@@ -254,12 +254,19 @@ func TestPluginIsLeftToDoTheWork(t *testing.T) {
 		if got := s.asked("POST"); !slices.Equal(got, []string{"POST /mcp/b/connect " + other}) {
 			s.Errorf("%q", got)
 		}
-		s.set(dir, "a", "connected") // by the plugin
-		s.after(time.Minute)
+		s.set(dir, "a", "connected") // by the plugin, which says so
+		s.do(func() { s.requests = nil })
+		writeState(t, pluginDir, os.Getpid(), map[string]any{"directory": dir, "url": "http://127.0.0.1:4096", "started": true,
+			"servers": []any{map[string]any{"name": "a", "status": "connected", "phase": "up"}}})
+		s.after(2 * time.Second)
 		if told := strings.Join(s.told(), " "); !strings.Contains(told, "a dormant>connected tools a") {
 			s.Errorf("%q", told)
 		}
-		if d := s.target().Directories; d[0].ByPlugin || !d[1].ByPlugin {
+		s.after(10 * time.Second)
+		if n := len(s.asked("GET /mcp " + dir)); n != 1 {
+			s.Errorf("asked %d times for what is new once", n)
+		}
+		if d := s.target().Directories; d[0].ByOther || !d[1].ByOther {
 			s.Errorf("%+v", d)
 		}
 		// Without the plugin, the work is there to be done.

@@ -179,12 +179,12 @@ func checkStream(res *http.Response) error {
 	case res.StatusCode >= 500:
 		return answers(res)
 	case res.StatusCode != http.StatusOK:
-		return &notAStream{answers(res).Error() + ": is it an OpenCode server"}
+		return &notAStream{answers(res).Error() + ": is it an OpenCode server?"}
 	case kind != "text/event-stream":
 		if kind == "" {
 			kind = "something without a type"
 		}
-		return &notAStream{fmt.Sprintf("the server answers with %s, not with events: is it an OpenCode server", shown(kind, 100))}
+		return &notAStream{fmt.Sprintf("the server answers with %s, not with events: is it an OpenCode server?", shown(kind, 100))}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"fmt"
 	"os"
 	"sync"
 	"time"
@@ -24,19 +25,26 @@ type plugins struct {
 
 // owner says what looks after a directory of the OpenCode at an address instead of us: a
 // plugin in it, or another watch of this machine, of two of which the one with the lower
-// pid does. "" is for nobody.
-func (p *plugins) owner(at address, directory string) string {
+// pid does. "" is for nobody. What it knows of the servers is told in some words.
+func (p *plugins) owner(at address, directory string) (who, knows string) {
 	for _, i := range p.instances() {
 		listener, err := parseAddress(i.URL) // "" where there is none
 		switch {
 		case err != nil || i.Directory != directory || !listener.serves(at):
+			continue
 		case !i.Watch:
-			return "a plugin of mcp-reconnect in this OpenCode"
+			who = "a plugin of mcp-reconnect in this OpenCode"
 		case i.Pid < os.Getpid() && listener.path == at.path:
-			return "another watch of mcp-reconnect"
+			who = "another watch of mcp-reconnect"
+		default:
+			continue
 		}
+		for _, server := range i.Servers {
+			knows += fmt.Sprintf("%q %s\n", server.Name, server.Status)
+		}
+		return who, knows
 	}
-	return ""
+	return "", ""
 }
 
 func (p *plugins) instances() []state.Instance {

@@ -74,6 +74,7 @@ type target struct {
 	engines     map[*reconnect.Engine]*directory
 	paused      bool
 	recordAt    time.Time // when state files are written next
+	ownersAt    time.Time // when it is looked next at what those know who look after directories instead of us
 	timer       *time.Timer
 }
 
@@ -85,6 +86,7 @@ type directory struct {
 	cancel   context.CancelFunc
 	usedAt   time.Time
 	owner    string                          // what looks after it instead of us
+	known    string                          // what that one knew when it was looked at last
 	reads    bool                            // a status read was wanted while there was no stream
 	stale    bool                            // no status was read since the stream was opened
 	told     map[string]string               // server -> the state that was told last
@@ -177,6 +179,7 @@ func (t *target) wait() {
 	due(t.trustAt)
 	due(t.recordAt)
 	if t.stream != nil {
+		due(t.ownersAt)
 		for _, d := range t.directories {
 			if at, ok := d.engine.Next(); ok {
 				due(at)
@@ -206,6 +209,9 @@ func (t *target) advance(now time.Time) {
 	}
 	if due(t.recordAt, now) {
 		t.record()
+	}
+	if t.stream != nil && due(t.ownersAt, now) {
+		t.lookAtOwners()
 	}
 	// Nothing is planned by what is known from before a lost stream.
 	if t.stream != nil {
@@ -399,10 +405,12 @@ func (t *target) move(now time.Time, to, problem string) {
 	from := t.status
 	t.error = problem
 	switch {
+	case to == GivenUp && from != to:
+		t.complain(problem + "; it is tried every " + t.w.options.Policy.ProbeInterval.String() + " from now on")
 	case problem != "":
 		t.complain(problem)
 	case from != to:
-		t.log.Info(map[string]string{Connected: "connected", Idle: "nothing happens here"}[to])
+		t.log.Info(map[string]string{Connected: "connected", Idle: "no sign of use for " + t.w.options.Policy.IdleAfter.String()}[to])
 	}
 	if from == to {
 		return
@@ -691,6 +699,36 @@ func (t *target) read(d *directory) {
 	})
 }
 
+// lookAtOwners has a status read where another one that does the work knows something
+// new: OpenCode has no event for a server that is back.
+func (t *target) lookAtOwners() {
+	t.ownersAt = time.Time{}
+	var paths []string
+	for _, d := range t.directories {
+		if d.owner != "" {
+			paths = append(paths, d.path)
+		}
+	}
+	if len(paths) == 0 {
+		return
+	}
+	t.calls.Go(func() {
+		known := map[string]string{}
+		for _, path := range paths {
+			_, known[path] = t.w.plugins.owner(t.at, path)
+		}
+		t.post(func(now time.Time) {
+			t.ownersAt = now.Add(stateAge)
+			for _, path := range paths {
+				if d := t.directories[path]; d != nil && d.known != known[path] {
+					d.known = known[path]
+					d.engine.Used(now, reconnect.MCP, "")
+				}
+			}
+		})
+	})
+}
+
 // ask asks for a status, when it is its turn.
 func (t *target) ask(ctx context.Context, api opencode, dialect *dialect, directory string) (answer map[string]reconnect.Status, owner string, err error) {
 	ctx, cancel := within(ctx, readLimit)
@@ -701,7 +739,7 @@ func (t *target) ask(ctx context.Context, api opencode, dialect *dialect, direct
 	case <-ctx.Done():
 		return nil, "", context.Cause(ctx)
 	}
-	owner = t.w.plugins.owner(t.at, directory)
+	owner, _ = t.w.plugins.owner(t.at, directory)
 	answer, err = api.status(ctx, dialect, directory)
 	return answer, owner, reason(ctx, err)
 }
@@ -715,6 +753,9 @@ func (t *target) answered(now time.Time, d *directory, answer map[string]reconne
 		if owner != "" {
 			t.say("info", owner+" does the work", d.path)
 		}
+	}
+	if d.owner != "" && t.ownersAt.IsZero() {
+		t.ownersAt = now.Add(stateAge)
 	}
 	d.stale, d.confirms = false, tools
 	d.engine.Read(now, answer)
@@ -767,7 +808,7 @@ func (t *target) snapshot() TargetState {
 	}
 	for _, path := range sortedNames(t.directories) {
 		d := t.directories[path]
-		shown := DirectoryState{Directory: path, ByPlugin: d.owner != "", Servers: []ServerState{}}
+		shown := DirectoryState{Directory: path, ByOther: d.owner != "", Servers: []ServerState{}}
 		for _, server := range d.engine.Servers() {
 			if d.stale {
 				break

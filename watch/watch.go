@@ -21,6 +21,7 @@ import (
 
 	"github.com/mcp-reconnect/mcp-reconnect/internal/oneline"
 	"github.com/mcp-reconnect/mcp-reconnect/plugin"
+	"github.com/mcp-reconnect/mcp-reconnect/state"
 )
 
 // MaxTargets is how many targets a Watcher has at most.
@@ -81,8 +82,9 @@ type TargetState struct {
 // DirectoryState is what is known of a project directory that is in use.
 type DirectoryState struct {
 	Directory string `json:"directory"`
-	// ByPlugin says that a plugin of ours in that OpenCode does the work, or another watch.
-	ByPlugin bool `json:"by_plugin"`
+	// ByOther says that another one does the work: a plugin of ours in that OpenCode, or
+	// another watch.
+	ByOther bool `json:"by_other"`
 	// Servers is empty while it is not known how they are, as after a lost stream.
 	Servers []ServerState `json:"servers"`
 }
@@ -261,8 +263,16 @@ func (w *Watcher) States() []TargetState {
 }
 
 // Retry forgets back-off and tries now: the targets that are not connected, and in the
-// others the failed servers. None of either means all.
-func (w *Watcher) Retry(servers, directories []string) { w.retry(time.Now(), servers, directories) }
+// others the failed servers. None of either means all. With a PluginDir every plugin of
+// that directory does the same, as for `mcp-reconnect retry`.
+func (w *Watcher) Retry(servers, directories []string) {
+	if w.options.PluginDir != "" {
+		if _, err := state.RequestRetry(w.options.PluginDir, servers, directories); err == nil {
+			return // steer sees to it, too
+		}
+	}
+	w.retry(time.Now(), servers, directories)
+}
 
 // retry does what was asked for at a time by the clock on the wall.
 func (w *Watcher) retry(at time.Time, servers, directories []string) {

@@ -146,7 +146,7 @@ func TestReopeningBacksOffAndGivesUpOnce(t *testing.T) {
 			}
 		}
 		s.wantTold("connecting>waiting", "waiting>given_up") // once
-		if n := strings.Count(s.logged.String(), "503"); n != 1 {
+		if n := strings.Count(s.logged.String(), "503"); n != 2 || strings.Count(s.logged.String(), "every 5m0s from now on") != 1 {
 			s.Errorf("said %d times:\n%s", n, s.logged)
 		}
 		// When asked, at once, and with all its tries.

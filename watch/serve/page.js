@@ -29,7 +29,7 @@ function row(cells) {
 
 function rows({ url, state, error, attempt, directories }) {
   const all = directories.flatMap((d) =>
-    d.servers.map((s) => row([[url], [d.directory + (d.by_plugin ? " (by its plugin)" : "")], [s.name], [s.state, s.state], [s.tries || ""], [s.state === "connected" ? "" : s.error]])),
+    d.servers.map((s) => row([[url], [d.directory + (d.by_other ? " (another does the work)" : "")], [s.name], [s.state, s.state], [s.tries || ""], [s.state === "connected" ? "" : s.error]])),
   )
   return [row([[url], [""], [""], [state, state], [state === "connected" ? "" : attempt || ""], [error]]), ...all]
 }

@@ -90,7 +90,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if !s.access.admits(r) {
 		header.Set("WWW-Authenticate", "Bearer")
-		http.Error(w, "a token is needed: Authorization: Bearer TOKEN, or ?token=TOKEN", http.StatusUnauthorized)
+		http.Error(w, "the token is missing or wrong: Authorization: Bearer TOKEN, or ?token=TOKEN, where + is written %2B", http.StatusUnauthorized)
 		return
 	}
 	s.mux.ServeHTTP(w, r)

@@ -558,3 +558,74 @@ func TestWatchFails(t *testing.T) {
 		}
 	}
 }
+
+// TestTwoWatches: of two that look after the same directory, one connects its servers.
+func TestTwoWatches(t *testing.T) {
+	var connects, streams atomic.Int32
+	both := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodPost:
+			connects.Add(1)
+			fmt.Fprint(w, "true")
+		case r.URL.Path == "/mcp":
+			status := "failed"
+			if connects.Load() > 0 {
+				status = "connected"
+			}
+			fmt.Fprintf(w, `{"github":{"status":%q}}`, status)
+		default:
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.(http.Flusher).Flush()
+			if streams.Add(1) == 2 {
+				close(both)
+			}
+			select {
+			case <-both:
+				io.WriteString(w, "data: {\"directory\":\"/home/ann/project\",\"payload\":{\"type\":\"message.updated\"}}\n\n")
+				w.(http.Flusher).Flush()
+				<-r.Context().Done()
+			case <-r.Context().Done():
+			}
+		}
+	}))
+	defer server.Close()
+	defer server.CloseClientConnections()
+	data := t.TempDir()
+	var ended sync.WaitGroup
+	defer ended.Wait()
+	for range 2 {
+		// Enough time for the other one's file to be there, however slow this machine is.
+		cmd := exec.Command("mcp-reconnect", "watch", "--url", server.URL, "--format", "json", "--data-dir", data, "--jitter", "0", "--first-delay", "5s", "--poll-interval", "1s")
+		pipe, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer cmd.Process.Signal(os.Interrupt)
+		back := make(chan bool, 1)
+		ended.Go(func() {
+			defer cmd.Wait()
+			for lines := bufio.NewScanner(pipe); lines.Scan(); {
+				if strings.Contains(lines.Text(), `"type":"tools_changed"`) {
+					select {
+					case back <- true:
+					default:
+					}
+				}
+			}
+		})
+		defer func() {
+			select {
+			case <-back:
+			case <-time.After(patience):
+				t.Error("one of them does not tell that the server is back")
+			}
+			if n := connects.Load(); n != 1 {
+				t.Errorf("connected %d times", n)
+			}
+		}()
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -259,7 +258,7 @@ func report(fates []fate, s System) error {
 	failed := false
 	for _, f := range fates {
 		failed = failed || f.failed
-		t.add(strconv.Itoa(f.instance.Pid), f.instance.Directory, f.name, f.result, f.err)
+		t.add(processOf(f.instance), f.instance.Directory, f.name, f.result, f.err)
 	}
 	text := t.tabbed()
 	if s.StdoutTerminal {

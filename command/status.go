@@ -226,16 +226,25 @@ func sameProcess(a, b state.Instance) bool {
 	return a.Pid == b.Pid && (!a.Watch || a.URL == b.URL)
 }
 
+// processOf tells the OpenCode of an instance from others: by its process, or by its URL
+// where that is not known.
+func processOf(i state.Instance) string {
+	if i.Watch {
+		return i.URL
+	}
+	return strconv.Itoa(i.Pid)
+}
+
 // statusLines is a line for each server, with its process first.
 func statusLines(instances []state.Instance) string {
 	var t table
 	for _, i := range instances {
-		pid := strconv.Itoa(i.Pid)
+		process := processOf(i)
 		if len(i.Servers) == 0 {
-			t.add(pid, i.Directory, "", emptyPhase(i), "", "", "", "")
+			t.add(process, i.Directory, "", emptyPhase(i), "", "", "", "")
 		}
 		for _, server := range i.Servers {
-			t.add(pid, i.Directory, server.Name, phaseOf(server), triesOf(server), rfc3339(server.DueAt), rfc3339(server.Since), server.Error)
+			t.add(process, i.Directory, server.Name, phaseOf(server), triesOf(server), rfc3339(server.DueAt), rfc3339(server.Since), server.Error)
 		}
 	}
 	return t.tabbed()

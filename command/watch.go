@@ -224,7 +224,11 @@ func loopback(host string) bool {
 const grace = 500 * time.Millisecond
 
 func runWatch(o watchOptions, s System) error {
-	signalled, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
+		signals = append(signals, syscall.SIGHUP)
+	}
+	signalled, stop := signal.NotifyContext(context.Background(), signals...)
 	defer stop()
 	context.AfterFunc(signalled, stop) // a second signal ends the program at once, as if it were not caught
 	ctx, end := context.WithCancelCause(signalled)

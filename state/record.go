@@ -55,7 +55,7 @@ func (r *Record) Save(i Instance) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(r.path, append(text, '\n'))
+	return atomicfile.WriteUnsynced(r.path, append(text, '\n'))
 }
 
 // Remove removes the file, if there is one.

@@ -65,7 +65,7 @@ func oneHost(host string) string {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return ip.Unmap().String()
 	}
-	return strings.ToLower(strings.TrimSuffix(host, "."))
+	return strings.ToLower(strings.TrimRight(host, "."))
 }
 
 func (a address) String() string {

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -43,8 +44,9 @@ func (w *Watcher) steer(paused bool, retried int64) {
 	}
 }
 
-// obey begins to obey the control file.
+// obey begins to obey the control file, for which there has to be a place.
 func (w *Watcher) obey() {
+	_ = os.MkdirAll(w.options.PluginDir, 0o700) // if it fails, nobody can be told anything
 	control, err := state.ReadControl(w.options.PluginDir)
 	if err == nil {
 		w.paused = control.Paused
@@ -110,6 +112,7 @@ func (k *keeper) run(log *slog.Logger) {
 	broken := false
 	for range k.wake {
 		due, last := k.take()
+		worked := true
 		for _, k := range due {
 			var err error
 			if k.instance == nil {
@@ -117,11 +120,12 @@ func (k *keeper) run(log *slog.Logger) {
 			} else {
 				err = k.record.Save(*k.instance)
 			}
-			if err != nil && !broken {
+			if err != nil && worked && !broken {
 				log.Warn("the state for mcp-reconnect status cannot be written: " + err.Error())
 			}
-			broken = err != nil
+			worked = worked && err == nil
 		}
+		broken = !worked
 		if last {
 			return
 		}
@@ -140,12 +144,17 @@ func (t *target) record() {
 			t.w.keeper.keep(d.record, nil)
 			continue
 		}
-		i := &state.Instance{Version: plugin.Version, Started: true, Paused: t.paused, RetriedAt: d.retriedAt}
-		if !d.stale {
-			i.Servers = d.engine.Servers()
-		}
-		t.w.keeper.keep(d.record, i)
+		t.w.keeper.keep(d.record, t.instance(d))
 	}
+}
+
+// instance is what the directory's state file is to say.
+func (t *target) instance(d *directory) *state.Instance {
+	i := &state.Instance{Version: plugin.Version, Started: true, Paused: t.paused, RetriedAt: d.retriedAt}
+	if !d.stale {
+		i.Servers = d.engine.Servers()
+	}
+	return i
 }
 
 // changed has the directory's state file written soon.

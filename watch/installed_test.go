@@ -96,6 +96,54 @@ func TestRecords(t *testing.T) {
 	})
 }
 
+// TestRecordedAtOnce: another watch looks for the file before it connects anything.
+func TestRecordedAtOnce(t *testing.T) {
+	installed(t, func(s *scene, pluginDir string) {
+		s.connect()
+		s.answerSlowly(time.Minute)
+		s.prompt(dir)
+		if got := s.recorded(pluginDir); len(got) != 1 || len(got[0].Servers) > 0 {
+			s.Errorf("%+v", got)
+		}
+	})
+}
+
+// TestIdleRecord: of a directory that nobody uses nothing is known once its stream was lost.
+func TestIdleRecord(t *testing.T) {
+	installed(t, func(s *scene, pluginDir string) {
+		s.set(dir, "a", "connected")
+		s.connect()
+		s.prompt(dir)
+		s.after(31 * time.Minute)
+		s.set(dir, "a", "failed")
+		s.crash(false)
+		s.after(time.Second)
+		if got := s.recorded(pluginDir); len(got) != 1 || len(got[0].Servers) > 0 {
+			s.Errorf("%+v", got)
+		}
+	})
+}
+
+// TestPluginBehindEveryAddress: it knows an OpenCode that listens everywhere as 127.0.0.1.
+func TestPluginBehindEveryAddress(t *testing.T) {
+	pluginDir := filepath.Join(t.TempDir(), "mcp-reconnect")
+	writeState(t, pluginDir, os.Getpid(), map[string]any{"directory": dir, "url": "http://127.0.0.1:4096", "started": true})
+	name, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &plugins{dir: pluginDir, now: time.Now}
+	for url, want := range map[string]bool{"http://" + name + ":4096": true, "http://localhost:4096": true, "http://elsewhere.example:4096": false, "http://" + name + ":4097": false} {
+		at, err := parseAddress(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if owner, _ := p.owner(at, dir); (owner != "") != want {
+			t.Errorf("%s: %q", url, owner)
+		}
+	}
+}
+
 // TestControl (rule 19): what the command line says to plugins is obeyed.
 func TestControl(t *testing.T) {
 	pluginDir := filepath.Join(t.TempDir(), "mcp-reconnect")
@@ -223,7 +271,7 @@ func writeState(t *testing.T, pluginDir string, pid int, fields map[string]any) 
 // TestBrokenDisk: it is said once, and the work goes on.
 func TestBrokenDisk(t *testing.T) {
 	installed(t, func(s *scene, pluginDir string) {
-		if err := os.WriteFile(pluginDir, nil, 0o600); err != nil {
+		if err := errors.Join(os.Remove(pluginDir), os.WriteFile(pluginDir, nil, 0o600)); err != nil {
 			s.Fatal(err)
 		}
 		s.set(dir, "a", "failed")

@@ -9,9 +9,14 @@ import (
 	"github.com/mcp-reconnect/mcp-reconnect/state"
 )
 
-// stateAge is how long what the state files say is good for: dozens of directories are
-// read at once, and to read the files costs milliseconds.
-const stateAge = time.Second
+const (
+	// stateAge is how long what the state files say is good for: dozens of directories are
+	// read at once, and to read the files costs milliseconds. It is shorter than the least
+	// time from the first sign of use to a connect, since another watch looks at that time.
+	stateAge = 50 * time.Millisecond
+	// ownerInterval is how often it is looked at what those know who do the work instead of us.
+	ownerInterval = time.Second
+)
 
 // plugins are those of ours that run in an OpenCode on this machine, and other watches.
 type plugins struct {
@@ -29,6 +34,9 @@ type plugins struct {
 func (p *plugins) owner(at address, directory string) (who, knows string) {
 	for _, i := range p.instances() {
 		listener, err := parseAddress(i.URL) // "" where there is none
+		if !i.Watch && oneLoopback(listener.host) == "localhost" {
+			listener.host = "0.0.0.0" // what a plugin of an OpenCode that listens there says is 127.0.0.1
+		}
 		switch {
 		case err != nil || i.Directory != directory || !listener.serves(at):
 			continue

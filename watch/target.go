@@ -24,8 +24,10 @@ const (
 	maxReads       = 8                // of status at once; others wait
 
 	// A stream that is open again so soon after one was lost is the same process's: an
-	// OpenCode that is started takes longer until it listens.
-	sameProcess = 500 * time.Millisecond
+	// OpenCode that is started takes longer until it listens. Of one that is far away, for
+	// which every stream takes its time to open, the limit is the other one.
+	sameProcess    = 500 * time.Millisecond
+	sameProcessFar = 2 * time.Second
 	// A stream that was open for so long is opened again at once.
 	worthwhile = 10 * time.Second
 )
@@ -54,6 +56,7 @@ type target struct {
 	generation  int // of the stream: what comes late from an earlier one does not count
 	closeStream context.CancelFunc
 	openedAt    time.Time
+	openTook    time.Duration   // until it was open, the last time
 	giveUpAt    time.Time       // while it opens
 	proveAt     time.Time       // while it opens again, which may still show that the process is the same
 	retryAt     time.Time       // while there is none
@@ -269,7 +272,7 @@ func (t *target) open(now time.Time) {
 	t.retryAt = time.Time{}
 	t.giveUpAt = now.Add(t.w.options.Policy.ConnectTimeout)
 	if len(t.directories) > 0 { // nothing is known in a process unless it is the same
-		t.proveAt = now.Add(sameProcess)
+		t.proveAt = now.Add(min(max(sameProcess, 2*t.openTook), sameProcessFar))
 	}
 	ctx, cancel := context.WithCancel(t.ctx)
 	t.closeStream = cancel
@@ -305,6 +308,7 @@ func (t *target) shut() {
 		t.lostAt = time.Now()
 		for _, d := range t.directories {
 			d.stale = true
+			t.changed(t.lostAt, d)
 		}
 	}
 	if t.closeStream != nil {
@@ -318,6 +322,7 @@ func (t *target) opened(now time.Time, generation int, s *stream, reading contex
 		return
 	}
 	t.stream, t.reading, t.dialect, t.openedAt = s, reading, s.dialect, now
+	t.openTook = now.Sub(t.giveUpAt.Add(-t.w.options.Policy.ConnectTimeout))
 	t.giveUpAt, t.proveAt = time.Time{}, time.Time{}
 	s.active.set(now) // that it is there again is news
 	if t.status == GivenUp && t.fickle {
@@ -404,11 +409,11 @@ func (t *target) jittered(d time.Duration) time.Duration {
 func (t *target) move(now time.Time, to, problem string) {
 	from := t.status
 	t.error = problem
-	switch {
+	switch first := problem != "" && t.complaints.first(problem); {
 	case to == GivenUp && from != to:
-		t.complain(problem + "; it is tried every " + t.w.options.Policy.ProbeInterval.String() + " from now on")
-	case problem != "":
-		t.complain(problem)
+		t.log.Warn(fmt.Sprintf("given up after %d tries, and tried every %v from now on: %s", t.attempts, t.w.options.Policy.ProbeInterval, problem))
+	case first, problem != "" && from != to:
+		t.log.Warn(problem)
 	case from != to:
 		t.log.Info(map[string]string{Connected: "connected", Idle: "no sign of use for " + t.w.options.Policy.IdleAfter.String()}[to])
 	}
@@ -571,6 +576,8 @@ func (t *target) use(now time.Time, d *directory, got signal) {
 		d.ctx, d.cancel = context.WithCancel(t.ctx)
 		if t.w.keeper != nil {
 			d.record = state.NewRecord(t.w.options.PluginDir, t.id, d.path)
+			// At once: another watch looks for it before it connects anything.
+			t.w.keeper.keep(d.record, t.instance(d))
 		}
 		t.directories[d.path], t.engines[d.engine] = d, d
 		d.engine.Pause(now, t.paused)
@@ -718,7 +725,7 @@ func (t *target) lookAtOwners() {
 			_, known[path] = t.w.plugins.owner(t.at, path)
 		}
 		t.post(func(now time.Time) {
-			t.ownersAt = now.Add(stateAge)
+			t.ownersAt = now.Add(ownerInterval)
 			for _, path := range paths {
 				if d := t.directories[path]; d != nil && d.known != known[path] {
 					d.known = known[path]
@@ -755,7 +762,7 @@ func (t *target) answered(now time.Time, d *directory, answer map[string]reconne
 		}
 	}
 	if d.owner != "" && t.ownersAt.IsZero() {
-		t.ownersAt = now.Add(stateAge)
+		t.ownersAt = now.Add(ownerInterval)
 	}
 	d.stale, d.confirms = false, tools
 	d.engine.Read(now, answer)

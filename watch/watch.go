@@ -39,7 +39,8 @@ type Options struct {
 	Policy plugin.Policy
 	// PluginDir is plugin.Location's Dir: what a running plugin of that directory looks
 	// after is left to it, what plugins are told there is obeyed, and state files there
-	// say what is known, for status and retry. "" for none.
+	// say what is known, for status and retry. "" for none. A process has one Watcher with
+	// the same directory.
 	PluginDir string
 	// Log takes lines for people; nil for none.
 	Log *slog.Logger
@@ -63,7 +64,7 @@ const (
 	Waiting      = "waiting"      // its stream was lost, or did not open, and is tried again soon
 	GivenUp      = "given_up"     // tried too often in a row: tried every ProbeInterval
 	Unauthorized = "unauthorized" // it wants another password: tried every ProbeInterval
-	Idle         = "idle"         // nothing happens there: looked after every ProbeInterval
+	Idle         = "idle"         // nothing happens there; the stream is open, and nothing is asked
 	Closed       = "closed"       // disconnected, or forgotten
 )
 
@@ -287,7 +288,7 @@ func (w *Watcher) Pause(paused bool) {
 	w.paused = paused
 	w.mu.Unlock()
 	for _, t := range w.all() {
-		t.post(func(now time.Time) { t.pause(now, paused) })
+		t.post(func(now time.Time) { t.pause(now, w.Paused()) }) // what was said last, whoever comes first here
 	}
 }
 

@@ -765,6 +765,28 @@ func TestRestartedProcessIsNotWokenUp(t *testing.T) {
 	}
 }
 
+// TestFarAway: of a server for which every stream takes its time, the process is the same
+// if this one takes no longer.
+func TestFarAway(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		play(t, newModel(1), nil, func(s *scene) {
+			s.answer = func(w http.ResponseWriter, r *http.Request) { time.Sleep(600 * time.Millisecond); s.serve(w, r) }
+			s.set(dir, "a", "connected")
+			s.w.Connect(Target{URL: modelURL})
+			s.after(time.Second)
+			s.prompt(dir)
+			s.after(time.Minute)
+			s.crash(restart)
+			s.after(time.Second)
+			s.do(func() { s.down = false })
+			s.after(time.Minute)
+			if n := len(s.target().Directories); n == 1 == restart {
+				s.Errorf("restarted %t: %d directories are known", restart, n)
+			}
+		})
+	}
+}
+
 // TestStreamsThatDoNotLast are not opened again at once, nor is anything taken for granted.
 func TestStreamsThatDoNotLast(t *testing.T) {
 	play(t, newModel(1), nil, func(s *scene) {

@@ -17,13 +17,17 @@ type Pending struct{ tmp, path string }
 // Prepare writes content to a temporary name in path's directory and syncs it.
 // What can fail for want of space or permission fails here.
 func Prepare(path string, content []byte) (*Pending, error) {
+	return prepare(path, content, (*os.File).Sync)
+}
+
+func prepare(path string, content []byte, sync func(*os.File) error) (*Pending, error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
 	if err != nil {
 		return nil, err
 	}
 	_, writeErr := f.Write(content)
 	// The mode is set on the open file: os.CreateTemp is subject to the umask.
-	if err := errors.Join(writeErr, f.Chmod(0o600), f.Sync(), f.Close()); err != nil {
+	if err := errors.Join(writeErr, f.Chmod(0o600), sync(f), f.Close()); err != nil {
 		os.Remove(f.Name())
 		return nil, err
 	}
@@ -52,6 +56,15 @@ func (p *Pending) Discard() {
 	if p != nil {
 		os.Remove(p.tmp)
 	}
+}
+
+// WriteUnsynced is Write for what nobody wants to read after a power failure.
+func WriteUnsynced(path string, content []byte) error {
+	p, err := prepare(path, content, func(*os.File) error { return nil })
+	if err != nil {
+		return err
+	}
+	return p.Commit()
 }
 
 // Write is Prepare and Commit.

@@ -163,6 +163,10 @@ func (s *stream) leave(c *client) {
 }
 
 func (s *stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	if r.Method == http.MethodHead {
+		return // what is written would go nowhere, for ever
+	}
 	c := s.join(r.Header.Get("Last-Event-ID"))
 	if c == nil {
 		w.Header().Set("Retry-After", "10")
@@ -170,7 +174,6 @@ func (s *stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.leave(c)
-	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep events back
 	control := http.NewResponseController(w)
 	write := func(m *sse.Message) bool {

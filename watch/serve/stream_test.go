@@ -297,6 +297,11 @@ func TestQuietStream(t *testing.T) {
 
 func TestTooManyReaders(t *testing.T) {
 	virtually(t, func(t *testing.T, w *watch.Watcher, server *httptest.Server) {
+		for range 3 { // who only asks whether it is there reads nothing
+			if got := do(t, server, "HEAD", "/events", "", nil); got.StatusCode != http.StatusOK || got.Header.Get("Content-Type") != "text/event-stream" {
+				t.Errorf("HEAD: %s %v", got.Status, got.Header)
+			}
+		}
 		var readers []*reader
 		for range 200 {
 			readers = append(readers, read(t, server, ""))

@@ -103,14 +103,15 @@ func tryState(dir string) error {
 
 // watch makes an instance and waits until the plugin in it says that it is there.
 func (c *checker) watch(ctx context.Context, port <-chan int, project string, l plugin.Location, ended <-chan struct{}) (found bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
+	// ctx stays the one that ends the process: of one made from it that may not be seen yet.
+	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
 	answer := make(chan int, 1)
 	go func() {
 		select {
 		case port := <-port:
-			answer <- answerTo(ctx, port, "/config?directory="+url.QueryEscape(project))
-		case <-ctx.Done():
+			answer <- answerTo(asking, port, "/config?directory="+url.QueryEscape(project))
+		case <-asking.Done():
 		}
 	}()
 	var enough <-chan time.Time

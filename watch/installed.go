@@ -113,12 +113,12 @@ func (k *keeper) run(log *slog.Logger) {
 	for range k.wake {
 		due, last := k.take()
 		worked := true
-		for _, k := range due {
+		for _, work := range due {
 			var err error
-			if k.instance == nil {
-				err = k.record.Remove()
+			if work.instance == nil {
+				err = work.record.Remove()
 			} else {
-				err = k.record.Save(*k.instance)
+				err = work.record.Save(*work.instance)
 			}
 			if err != nil && worked && !broken {
 				log.Warn("the state for mcp-reconnect status cannot be written: " + err.Error())

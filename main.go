@@ -1,3 +1,8 @@
+// A run of env is over before the system could give it more or fewer processors.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+
 // Command mcp-reconnect makes OpenCode get its MCP servers back: it puts a
 // plugin into the configuration that OpenCode reads from its environment.
 package main

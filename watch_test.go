@@ -546,7 +546,7 @@ func TestWatchFails(t *testing.T) {
 	defer full.Close()
 	for want, change := range map[string]func(*exec.Cmd){
 		"mcp-reconnect: MCP_RECONNECT_LISTEN: listen tcp4 " + taken.Addr().String() + ": bind: address already in use\n": environ("MCP_RECONNECT_LISTEN=" + taken.Addr().String()),
-		"mcp-reconnect: writing standard output: write /dev/stdout: no space left on device\n":                          func(cmd *exec.Cmd) { cmd.Stdout = full },
+		"mcp-reconnect: writing standard output: write /dev/stdout: no space left on device\n":                           func(cmd *exec.Cmd) { cmd.Stdout = full },
 	} {
 		watch := watchWith(t, change, "--url", opencode.URL, "--log", "none", "--format", "json")
 		var exit *exec.ExitError

@@ -629,3 +629,36 @@ func TestTwoWatches(t *testing.T) {
 		}()
 	}
 }
+
+// TestRetryWakesAWatch: of an OpenCode that cannot be reached no directory is known, and
+// nobody has installed the plugin.
+func TestRetryWakesAWatch(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	listener.Close()
+	data := t.TempDir()
+	watch := watchWith(t, nil, "--data-dir", data, "--url", "http://"+address, "--max-attempts", "1")
+	eventually(t, "it has given up", func() bool { return strings.Contains(watch.stderr.String(), "given up after 1 try, and") })
+	if listener, err = net.Listen("tcp", address); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	server.Listener.Close()
+	server.Listener = listener
+	server.Start()
+	defer server.Close()
+	defer server.CloseClientConnections()
+	for _, command := range []string{"retry", "pause"} {
+		if out, err := exec.Command("mcp-reconnect", command, "--data-dir", data).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", command, err, out)
+		}
+	}
+	eventually(t, "it is connected", func() bool { return strings.Contains(watch.stderr.String(), address+": connected\n") })
+}

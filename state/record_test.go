@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mcp-reconnect/mcp-reconnect/internal/testenv"
 	"github.com/mcp-reconnect/mcp-reconnect/state"
 )
 
@@ -72,7 +73,7 @@ func TestRecord(t *testing.T) {
 func TestRecordFollowsNoLink(t *testing.T) {
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	if err := os.Symlink(elsewhere, filepath.Join(dir, "state")); err != nil {
-		t.Skip(err)
+		testenv.Skip(t, "no symbolic links: %v", err)
 	}
 	if err := state.NewRecord(dir, "http://x", "/p").Save(state.Instance{}); err == nil {
 		t.Error("written through a link")

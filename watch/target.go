@@ -411,7 +411,11 @@ func (t *target) move(now time.Time, to, problem string) {
 	t.error = problem
 	switch first := problem != "" && t.complaints.first(problem); {
 	case to == GivenUp && from != to:
-		t.log.Warn(fmt.Sprintf("given up after %d tries, and tried every %v from now on: %s", t.attempts, t.w.options.Policy.ProbeInterval, problem))
+		tries := fmt.Sprint(t.attempts, " tries")
+		if t.attempts == 1 {
+			tries = "1 try"
+		}
+		t.log.Warn(fmt.Sprintf("given up after %s, and tried every %v from now on: %s", tries, t.w.options.Policy.ProbeInterval, problem))
 	case first, problem != "" && from != to:
 		t.log.Warn(problem)
 	case from != to:

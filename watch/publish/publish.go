@@ -277,7 +277,7 @@ func (p *Publisher) say(ctx context.Context, what string, err error) {
 	}
 	switch {
 	case before == 0 && err != nil:
-		p.log.Warn(fmt.Sprintf("redis is away, and events are told here alone: %s", strings.Join(strings.Fields(err.Error()), " ")))
+		p.log.Warn(fmt.Sprintf("redis is away, and the newest events are kept for it: %s", strings.Join(strings.Fields(err.Error()), " ")))
 	case before > 0 && len(p.away) == 0:
 		p.log.Info("redis is back")
 	}

@@ -662,3 +662,29 @@ func TestRetryWakesAWatch(t *testing.T) {
 	}
 	eventually(t, "it is connected", func() bool { return strings.Contains(watch.stderr.String(), address+": connected\n") })
 }
+
+// TestWatchWithClosedPipes: that of standard output ends it in good order, with nothing left
+// behind; that of standard error is nothing to end for.
+func TestWatchWithClosedPipes(t *testing.T) {
+	server, data := fakeOpenCode(t), t.TempDir()
+	closed := func(t *testing.T) *os.File {
+		t.Helper()
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Close()
+		t.Cleanup(func() { w.Close() })
+		return w
+	}
+	deaf := watchWith(t, func(cmd *exec.Cmd) { cmd.Stderr = closed(t) }, "--data-dir", data, "--url", server.URL, "--url", "http://127.0.0.1:1", "--format", "json")
+	eventually(t, "it goes on", func() bool { return strings.Contains(deaf.stdout.String(), `"server":"github"`) })
+	deaf.terminates()
+	mute := watchWith(t, func(cmd *exec.Cmd) { cmd.Stdout = closed(t) }, "--data-dir", data, "--url", server.URL)
+	if err := mute.end(); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(filepath.Join(data, "mcp-reconnect", "state")); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+}

@@ -224,6 +224,9 @@ func loopback(host string) bool {
 const grace = 500 * time.Millisecond
 
 func runWatch(o watchOptions, s System) error {
+	// A closed pipe is an error of whoever writes to it: of standard output it ends the
+	// watch in good order, of standard error it is nothing to end for.
+	signal.Ignore(syscall.SIGPIPE)
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
 		signals = append(signals, syscall.SIGHUP)

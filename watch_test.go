@@ -183,29 +183,11 @@ func TestWatchListens(t *testing.T) {
 	}
 }
 
-// An output is what a running command writes.
-type output struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
 // A watchRun is a `mcp-reconnect watch` that runs.
 type watchRun struct {
 	t              *testing.T
 	cmd            *exec.Cmd
-	stdout, stderr output
+	stdout, stderr testenv.Text
 	ended          chan error // its end
 }
 
@@ -258,7 +240,7 @@ func (r *watchRun) terminates() {
 	}
 }
 
-func (r *watchRun) says(o *output, text string) {
+func (r *watchRun) says(o *testenv.Text, text string) {
 	r.t.Helper()
 	eventually(r.t, "it says "+text, func() bool { return strings.Contains(o.String(), text) })
 }

@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-reconnect/mcp-reconnect/internal/testenv"
 	"github.com/mcp-reconnect/mcp-reconnect/plugin"
 )
 
@@ -299,35 +300,18 @@ type scene struct {
 	*testing.T
 	*model
 	w      *Watcher
-	logged *lockedText
+	logged *testenv.Text
 	jump   time.Duration // of the clock on the wall
 
 	mu     sync.Mutex
 	events []Event
 }
 
-type lockedText struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lockedText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lockedText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // play has the scene happen in a bubble, which ends only if no goroutine is left.
 func play(t *testing.T, m *model, change func(*Options), then func(*scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &scene{T: t, model: m, logged: &lockedText{}}
+		s := &scene{T: t, model: m, logged: &testenv.Text{}}
 		m.conns, m.closed = make(chan net.Conn), make(chan struct{}) // of this bubble
 		server := &http.Server{Handler: m}
 		go server.Serve(m)

@@ -661,22 +661,16 @@ func (t *target) perform(d *directory, action reconnect.Action) {
 			})
 		})
 	case reconnect.Log:
-		t.say(action.Level, action.Text, d.path)
+		level := slog.LevelInfo
+		if action.Level == "warn" {
+			level = slog.LevelWarn
+		}
+		t.log.Log(t.ctx, level, action.Text, "directory", d.path)
 	case reconnect.Transition:
 		d.changes[action.Server] = action
 		if !d.stale {
 			t.report(d, time.Now())
 		}
-	}
-}
-
-// say logs a line of an engine, if the policy wants it (rule 17).
-func (t *target) say(level, text, directory string) {
-	switch wanted := t.w.options.Policy.Log; {
-	case level == "warn" && wanted != "none":
-		t.log.Warn(text, "directory", directory)
-	case wanted == "info":
-		t.log.Info(text, "directory", directory)
 	}
 }
 
@@ -762,7 +756,7 @@ func (t *target) answered(now time.Time, d *directory, answer map[string]reconne
 		d.owner = owner
 		d.engine.Pause(now, owner != "" || t.paused)
 		if owner != "" {
-			t.say("info", owner+" does the work", d.path)
+			t.log.Info(owner+" does the work", "directory", d.path)
 		}
 	}
 	if d.owner != "" && t.ownersAt.IsZero() {

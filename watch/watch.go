@@ -42,7 +42,8 @@ type Options struct {
 	// say what is known, for status and retry. "" for none. A process has one Watcher with
 	// the same directory.
 	PluginDir string
-	// Log takes lines for people; nil for none.
+	// Log takes lines for people, of the levels that it wants, whatever Policy.Log is
+	// (rule 17); nil for none.
 	Log *slog.Logger
 	// Transport makes the requests; nil for one of its own. Whose it is closes its
 	// connections in the end.

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/mcp-reconnect/mcp-reconnect/internal/testenv"
 )
 
 func TestIDs(t *testing.T) {
@@ -1099,7 +1101,7 @@ func TestBadServers(t *testing.T) {
 			m := newModel(1)
 			good := httptest.NewServer(m)
 			defer good.Close()
-			logged := &lockedText{}
+			logged := &testenv.Text{}
 			w, err := New(Options{Policy: steady(), Log: textLog(logged)})
 			if err != nil {
 				t.Fatal(err)

@@ -1,7 +1,6 @@
 package publish
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -79,29 +78,12 @@ func (r *redisServer) dial() redis.Conn {
 	return conn
 }
 
-type lockedText struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lockedText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lockedText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // A publishing is a Watcher that publishes, and the events that it tells.
 type publishing struct {
 	t         *testing.T
 	w         *watch.Watcher
 	publisher *Publisher
-	logged    *lockedText
+	logged    *testenv.Text
 	mu        sync.Mutex
 	events    []watch.Event
 }
@@ -113,7 +95,7 @@ func publishes(t *testing.T, url string) *publishing {
 
 func publishesWithin(t *testing.T, url string, limit time.Duration) *publishing {
 	t.Helper()
-	p := &publishing{t: t, logged: &lockedText{}}
+	p := &publishing{t: t, logged: &testenv.Text{}}
 	log := slog.New(slog.NewTextHandler(p.logged, nil))
 	var err error
 	if p.w, err = watch.New(watch.Options{Policy: plugin.DefaultPolicy(), Log: log}); err != nil {

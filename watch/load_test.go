@@ -50,8 +50,10 @@ func TestLoad(t *testing.T) {
 	for n := range models {
 		models[n] = newModel(1)
 		server := httptest.NewServer(models[n])
-		defer server.Close()
-		defer server.CloseClientConnections()
+		t.Cleanup(func() { // after the Watcher, which would open its stream again at once
+			server.CloseClientConnections()
+			server.Close()
+		})
 		models[n].set(dir, "s", "connected")
 		urls[n] = server.URL
 		if _, err := w.Connect(Target{URL: server.URL}); err != nil {

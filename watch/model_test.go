@@ -68,6 +68,8 @@ func (m *model) transport() *http.Transport {
 			select {
 			case m.conns <- far:
 				return near, nil
+			case <-m.closed: // the transport goes on dialing for those who want it no more
+				return nil, net.ErrClosed
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -118,10 +119,11 @@ func (o opencode) do(ctx context.Context, method, path string, header http.Heade
 type stream struct {
 	*dialect
 	body   io.ReadCloser
-	heard  moment       // when something was read last
-	active moment       // when an event of a directory was read last
-	beats  atomic.Bool  // it sends heartbeats
-	lastID atomic.Value // of its events, a string
+	took   time.Duration // to open
+	heard  moment        // when something was read last
+	active moment        // when an event of a directory was read last
+	beats  atomic.Bool   // it sends heartbeats
+	lastID atomic.Value  // of its events, a string
 }
 
 // A moment is a time that one goroutine sets and others read. It keeps what the monotonic
@@ -139,18 +141,24 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// subscribe opens the event stream, of whatever version the server is.
-func (o opencode) subscribe(ctx context.Context, lastEventID string) (*stream, error) {
+// subscribe opens the event stream, of whatever version the server is, with hedged
+// requests, which are counted in calls.
+func (o opencode) subscribe(ctx context.Context, calls *sync.WaitGroup, lastEventID string) (*stream, error) {
 	header := http.Header{"Accept": {"text/event-stream"}, "Cache-Control": {"no-cache"}}
 	if lastEventID != "" {
 		header.Set("Last-Event-ID", lastEventID)
 	}
 	var first error
+	var took time.Duration
 	for _, d := range dialects {
-		res, err := o.do(ctx, http.MethodGet, d.events, header)
+		got := hedged(ctx, calls, func(ctx context.Context) (*http.Response, error) {
+			return o.do(ctx, http.MethodGet, d.events, header)
+		})
+		res, err := got.res, got.err
+		took += got.took
 		if err == nil {
 			if err = checkStream(res); err == nil {
-				s := &stream{dialect: d, body: res.Body}
+				s := &stream{dialect: d, body: res.Body, took: took}
 				s.heard.set(time.Now())
 				s.lastID.Store(lastEventID)
 				return s, nil

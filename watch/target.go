@@ -56,7 +56,7 @@ type target struct {
 	generation  int // of the stream: what comes late from an earlier one does not count
 	closeStream context.CancelFunc
 	openedAt    time.Time
-	openTook    time.Duration   // until it was open, the last time
+	openTook    time.Duration   // of the requests that opened it, the last time
 	giveUpAt    time.Time       // while it opens
 	proveAt     time.Time       // while it opens again, which may still show that the process is the same
 	retryAt     time.Time       // while there is none
@@ -279,7 +279,7 @@ func (t *target) open(now time.Time) {
 	generation, lastEventID, api := t.generation, t.lastEventID, t.api
 	t.calls.Go(func() {
 		defer cancel()
-		s, err := api.subscribe(ctx, lastEventID)
+		s, err := api.subscribe(ctx, &t.calls, lastEventID)
 		if err == nil {
 			defer s.body.Close()
 			if ctx.Err() != nil || !t.post(func(now time.Time) { t.opened(now, generation, s, ctx) }) {
@@ -321,8 +321,7 @@ func (t *target) opened(now time.Time, generation int, s *stream, reading contex
 	if generation != t.generation || t.closeStream == nil {
 		return
 	}
-	t.stream, t.reading, t.dialect, t.openedAt = s, reading, s.dialect, now
-	t.openTook = now.Sub(t.giveUpAt.Add(-t.w.options.Policy.ConnectTimeout))
+	t.stream, t.reading, t.dialect, t.openedAt, t.openTook = s, reading, s.dialect, now, s.took
 	t.giveUpAt, t.proveAt = time.Time{}, time.Time{}
 	s.active.set(now) // that it is there again is news
 	if t.status == GivenUp && t.fickle {

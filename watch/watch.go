@@ -33,9 +33,10 @@ var ErrClosed = errors.New("the watch is closed")
 // Options say how to watch.
 type Options struct {
 	// Policy is that of the reconnecting, and of the streams: a stream is given
-	// ConnectTimeout to open, is reopened after InitialDelay, doubling to a minute, at
-	// most MaxAttempts times in a row, and every ProbeInterval from then on; it lasted
-	// if it lived for StableAfter, and is idle after IdleAfter.
+	// ConnectTimeout to open, with further requests beside the first while none is
+	// answered, is reopened after InitialDelay, doubling to a minute, at most MaxAttempts
+	// times in a row, and every ProbeInterval from then on; it lasted if it lived for
+	// StableAfter, and is idle after IdleAfter.
 	Policy plugin.Policy
 	// PluginDir is plugin.Location's Dir: what a running plugin of that directory looks
 	// after is left to it, what plugins are told there is obeyed, and state files there

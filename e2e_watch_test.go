@@ -125,6 +125,9 @@ func (w *watching) tools(where *world, name string) int {
 	})
 }
 
+// isLost is the loss of the connection to OpenCode.
+func isLost(e watch.Event) bool { return e.Type == watch.TargetChanged && e.From == watch.Connected }
+
 // to is a change of a server into a state.
 func to(where *world, name, state string) func(watch.Event) bool {
 	return func(e watch.Event) bool {
@@ -186,7 +189,9 @@ func TestWatch(t *testing.T) {
 	w.mark("a", "down")
 	starts = w.starts("a")
 	before := out.tools(w, "a")
+	lost := out.count(isLost)
 	a.restart(t)
+	eventually(t, "it is lost", func() bool { return out.count(isLost) > lost })
 	out.target(watch.Connected)
 	if n := w.starts("a"); n != starts {
 		t.Errorf("started %d times in a directory that is not open", n-starts)
@@ -201,12 +206,13 @@ func TestWatch(t *testing.T) {
 	if s := a.seen(t); len(s.Processes) != 1 || !s.Processes[0].Watched || s.Processes[0].URL != a.server.URL || s.Processes[0].Pid != out.cmd.Process.Pid {
 		t.Errorf("status says %+v", s)
 	}
-	if got, status := w.reconnect(t, "retry", "a"); status != 1 || !strings.Contains(got, w.dir+"\ta\tstill failed\t") {
+	if got, status := w.reconnect(t, "retry", "--wait", patience.String(), "a"); status != 1 || !strings.Contains(got, w.dir+"\ta\tstill failed\t") {
 		t.Errorf("retry: exit status %d: %s", status, got)
 	}
 	if got, _ := w.reconnect(t, "pause"); got != "reconnecting paused; directories in use: 1\n" {
 		t.Errorf("pause: %s", got)
 	}
+	w.eventually("no try of it is under way", func() bool { return w.phase("a") == "dormant" })
 	starts = w.starts("a")
 	w.unmark("a", "down")
 	w.prompt("hello, paused")
@@ -218,7 +224,7 @@ func TestWatch(t *testing.T) {
 	if n := w.starts("a"); n != starts+1 {
 		t.Errorf("during the pause and after it was started %d times", n-starts)
 	}
-	if got, status := w.reconnect(t, "retry"); status != 0 {
+	if got, status := w.reconnect(t, "retry", "--wait", patience.String()); status != 0 {
 		t.Errorf("retry: exit status %d: %s", status, got)
 	}
 	w.wants("a", "connected")

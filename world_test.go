@@ -21,7 +21,7 @@ import (
 )
 
 // patience is how long a test waits for what must come: no measure of speed.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // A setup says what OpenCode a test needs.
 type setup struct {

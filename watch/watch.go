@@ -12,6 +12,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -139,7 +140,12 @@ func newWatcher(o Options, wall func() time.Time) *Watcher {
 	var own *http.Transport
 	if o.Transport == nil {
 		own = &http.Transport{
-			Proxy:                  http.ProxyFromEnvironment,
+			Proxy: http.ProxyFromEnvironment,
+			// net/http goes on with a dial whose request was canceled, and the system does
+			// so for minutes: of an address that swallows packets, hundreds would pile up.
+			// The target gives up a stream first, and says so in its words.
+			DialContext:            (&net.Dialer{Timeout: 2 * o.Policy.ConnectTimeout}).DialContext,
+			ForceAttemptHTTP2:      true, // as without a DialContext
 			MaxIdleConnsPerHost:    o.Policy.Concurrency,
 			IdleConnTimeout:        90 * time.Second,
 			TLSHandshakeTimeout:    10 * time.Second,

@@ -217,6 +217,23 @@ func program(t *testing.T, script string) string {
 	return path
 }
 
+// A deadline is a context whose time is over when a test says so.
+type deadline struct {
+	context.Context
+	over <-chan struct{}
+}
+
+func (d deadline) Done() <-chan struct{} { return d.over }
+
+func (d deadline) Err() error {
+	select {
+	case <-d.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 // TestLiveWithWhatIsNotOpenCode starts programs that do not serve.
 func TestLiveWithWhatIsNotOpenCode(t *testing.T) {
 	o := well(t)
@@ -228,12 +245,21 @@ func TestLiveWithWhatIsNotOpenCode(t *testing.T) {
 	if diagnostics, err = Live(t.Context(), program(t, "#!/nowhere\n"), o); err == nil {
 		t.Errorf("one that cannot be started: %+v", diagnostics)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	// The child notes its environment, and outlives its parent if nobody ends both.
+	// The child notes its environment, and outlives its parent if nobody ends both. The time
+	// is over when it has.
 	seen := filepath.Join(t.TempDir(), "seen")
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for t.Context().Err() == nil {
+			if _, err := os.Stat(seen); err == nil {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
 	o.Environ = append(o.Environ, "OPENCODE_SERVER_PASSWORD=sk-5ecret", "XDG_CONFIG_HOME=/x", "HOME=/x", "KEPT=1")
-	diagnostics, err = Live(ctx, program(t, "#!/bin/sh\n(env; pwd; echo $$) >"+seen+"\nsleep 30 & wait"), o)
+	diagnostics, err = Live(deadline{t.Context(), over}, program(t, "#!/bin/sh\n(env; pwd; echo $$) >"+seen+".new\nmv "+seen+".new "+seen+"\nsleep 1000 & wait"), o)
 	if err == nil || !strings.Contains(err.Error(), "does not answer") {
 		t.Errorf("one that hangs: %+v, %v", diagnostics, err)
 	}

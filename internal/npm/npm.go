@@ -1,6 +1,6 @@
-// Package npm gets prebuilt programs from npm, each in a pinned version, and
-// keeps them in the user's cache. It never runs a package's scripts, never leaves
-// half a package behind, and asks npm for nothing that is in the cache already.
+// Package npm gets programs from npm, each in a pinned version, and keeps them in
+// the user's cache. It never runs a package's scripts, never leaves half a package
+// behind, and asks npm for nothing that is in the cache already.
 package npm
 
 import (
@@ -18,7 +18,7 @@ func OpenCode(version string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return binary("opencode-"+platform, version, "opencode")
+	return file("opencode-"+platform, version, "bin", executable("opencode"))
 }
 
 // Nushell returns the path of nushell in the given version.
@@ -27,7 +27,13 @@ func Nushell(version string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return binary("@nushell/"+platform, version, "nu")
+	return file("@nushell/"+platform, version, "bin", executable("nu"))
+}
+
+// ReferenceServer returns the path of the script of the MCP project's own reference
+// server in the given version. Node runs it.
+func ReferenceServer(version string) (string, error) {
+	return file("@modelcontextprotocol/server-everything", version, "dist", "index.js")
 }
 
 // Cache is the directory that holds the packages, each in one of its own.
@@ -48,18 +54,23 @@ func platform() (string, error) {
 	return runtime.GOOS + "-" + arch, nil
 }
 
-// binary returns the path of bin/name in a package, which it installs first if it
-// is not there yet.
-func binary(pkg, version, name string) (string, error) {
+// executable is the name of a program's file on this platform.
+func executable(name string) string {
+	if runtime.GOOS == "windows" {
+		return name + ".exe"
+	}
+	return name
+}
+
+// file returns the path of a file in a package, which it installs first, with what
+// the package depends on, if the file is not there yet.
+func file(pkg, version string, name ...string) (string, error) {
 	cache, err := Cache()
 	if err != nil {
 		return "", err
 	}
-	if runtime.GOOS == "windows" {
-		name += ".exe"
-	}
 	home := filepath.Join(cache, strings.ReplaceAll(pkg, "/", "+")+"@"+version)
-	path := filepath.Join(home, "node_modules", filepath.FromSlash(pkg), "bin", name)
+	path := filepath.Join(append([]string{home, "node_modules", filepath.FromSlash(pkg)}, name...)...)
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}

@@ -23,6 +23,9 @@ const Matrix = "TEST_OPENCODE_MATRIX"
 // NushellVersion is the pinned version of nushell.
 const NushellVersion = "0.115.1"
 
+// ReferenceServerVersion is the pinned version of the MCP project's reference server.
+const ReferenceServerVersion = "2026.8.31"
+
 // OpenCodeVersion is the version of OpenCode that the tests use: the pinned one,
 // or another that TEST_OPENCODE_VERSION names.
 func OpenCodeVersion() string {
@@ -69,6 +72,16 @@ func OpenCode(t testing.TB, version string) string {
 func Nushell(t testing.TB) string {
 	t.Helper()
 	path, err := npm.Nushell(NushellVersion)
+	if err != nil {
+		Skip(t, "%v", err)
+	}
+	return path
+}
+
+// ReferenceServer returns the path of the MCP project's reference server, which Node runs.
+func ReferenceServer(t testing.TB) string {
+	t.Helper()
+	path, err := npm.ReferenceServer(ReferenceServerVersion)
 	if err != nil {
 		Skip(t, "%v", err)
 	}

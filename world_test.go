@@ -5,6 +5,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -12,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -39,9 +42,10 @@ type app struct {
 	server  *opencode.Server
 	options opencode.Options // of the server
 	model   *opencode.Model
-	root    string   // holds every directory of its worlds
-	dataDir string   // mcp-reconnect's
-	environ []string // what mcp-reconnect was run with
+	prompts atomic.Int64 // that scenarios sent
+	root    string       // holds every directory of its worlds
+	dataDir string       // mcp-reconnect's
+	environ []string     // what mcp-reconnect was run with
 }
 
 // launch starts an OpenCode, which ends with the test.
@@ -219,35 +223,63 @@ func script(t testing.TB, name string) string {
 	return path
 }
 
-// A remote is testdata/servers/mcp-http.mjs on a port of its own.
+// A remote is an MCP server on a port of its own: testdata/servers/mcp-http.mjs, or
+// the reference server.
 type remote struct {
-	w    *world
-	name string
-	port string
-	cmd  *exec.Cmd
+	w      *world
+	name   string
+	port   string
+	path   string   // of its URL
+	script []string // that node runs, with its arguments
+	stderr io.Writer
+	cmd    *exec.Cmd
 }
 
-// remote reserves an address. Nothing listens there before serve.
-func (w *world) remote(name string) *remote {
+// listener reserves an address. Nothing listens there before serve.
+func (w *world) listener(name, path string, script ...string) *remote {
 	w.t.Helper()
 	port, err := opencode.FreePort()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return &remote{w: w, name: name, port: strconv.Itoa(port)}
+	return &remote{w: w, name: name, port: strconv.Itoa(port), path: path, script: script, stderr: os.Stderr}
+}
+
+// remote speaks streamable HTTP.
+func (w *world) remote(name string) *remote {
+	w.t.Helper()
+	r := w.listener(name, "/mcp")
+	r.script = []string{script(w.t, "mcp-http.mjs"), name, r.port}
+	return r
+}
+
+// oldRemote speaks HTTP+SSE, which came before streamable HTTP.
+func (w *world) oldRemote(name string) *remote {
+	w.t.Helper()
+	r := w.listener(name, "/sse")
+	r.script = []string{script(w.t, "mcp-http.mjs"), name, r.port, "sse"}
+	return r
+}
+
+// reference is the MCP project's own server: "streamableHttp" at /mcp, "sse" at /sse.
+func (w *world) reference(name, transport, path string) *remote {
+	w.t.Helper()
+	r := w.listener(name, path, testenv.ReferenceServer(w.t), transport)
+	r.stderr = nil // where it tells of every request
+	return r
 }
 
 // http is the configuration of a remote.
 func (r *remote) http() map[string]any {
-	return map[string]any{"type": "remote", "url": "http://127.0.0.1:" + r.port + "/mcp"}
+	return map[string]any{"type": "remote", "url": "http://127.0.0.1:" + r.port + r.path}
 }
 
 // serve starts the server and waits until it listens.
 func (r *remote) serve() {
 	r.w.t.Helper()
-	r.cmd = exec.Command(testenv.Program(r.w.t, "node"), script(r.w.t, "mcp-http.mjs"), r.name, r.port)
-	r.cmd.Env = append(os.Environ(), "MCP_TEST_DIR="+r.w.mcpDir)
-	r.cmd.Stderr = os.Stderr
+	r.cmd = exec.Command(testenv.Program(r.w.t, "node"), r.script...)
+	r.cmd.Env = append(os.Environ(), "MCP_TEST_DIR="+r.w.mcpDir, "PORT="+r.port)
+	r.cmd.Stderr = r.stderr
 	if err := r.cmd.Start(); err != nil {
 		r.w.t.Fatal(err)
 	}
@@ -266,6 +298,13 @@ func (r *remote) kill() {
 	r.cmd.Wait()
 }
 
+// restart leaves no client of the server its session.
+func (r *remote) restart() {
+	r.w.t.Helper()
+	r.kill()
+	r.serve()
+}
+
 // requests counts the requests that the server got, of a JSON-RPC method if one is given.
 func (r *remote) requests(method string) int {
 	r.w.t.Helper()
@@ -282,7 +321,18 @@ func (w *world) file(name, ending string) string { return filepath.Join(w.mcpDir
 
 func (w *world) mark(name, ending string) {
 	w.t.Helper()
-	if err := os.WriteFile(w.file(name, ending), nil, 0o600); err != nil {
+	w.steer(name, ending, "")
+}
+
+// steer writes a file that steers a server: see testdata/servers.
+func (w *world) steer(name, ending, content string) {
+	w.t.Helper()
+	// Renamed into its place: the server must not read a half of it.
+	tmp := w.file(name, ending+".new")
+	if err := os.WriteFile(tmp, []byte(content), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.Rename(tmp, w.file(name, ending)); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -334,11 +384,36 @@ func (w *world) kill(name string) {
 	}
 }
 
-func (w *world) prompt(text string) {
+// An answer is what became of a prompt.
+type answer struct {
+	offered []string // the tools in the first request that the prompt made of the model
+	calls   []opencode.Call
+}
+
+// said is what the model's calls of tools returned, and why they failed.
+func (a answer) said() string {
+	var said []string
+	for _, call := range a.calls {
+		said = append(said, call.State.Output+call.State.Error)
+	}
+	return strings.Join(said, "\n")
+}
+
+func (w *world) prompt(text string) answer {
 	w.t.Helper()
-	if err := w.server.Prompt(w.ctx, w.dir, text); err != nil {
+	// Scenarios share a model: the mark tells their prompts apart.
+	mark := fmt.Sprintf("#%d: ", w.prompts.Add(1))
+	calls, err := w.server.Prompt(w.ctx, w.dir, mark+text)
+	if err != nil {
 		w.t.Fatal(err)
 	}
+	for _, request := range w.model.Requests() {
+		if strings.Contains(request.Prompt, mark) {
+			return answer{offered: request.Tools, calls: calls}
+		}
+	}
+	w.t.Fatalf("the prompt %q did not reach the model", text)
+	return answer{}
 }
 
 // post makes a request as a client of OpenCode does, such as a UI at a click.

@@ -17,13 +17,20 @@ const (
 )
 
 // A Model is a language model for OpenCode: an HTTP server on loopback that
-// speaks the chat completions of OpenAI. It answers "done", but to a prompt of
-// the form "call TOOL" by calling that tool first.
+// speaks the chat completions of OpenAI. It answers "done", but to a prompt that
+// says "call TOOL" by calling that tool first. "call ONE and TWO" calls two tools at
+// the same time, "call ONE then TWO" one after the other.
 type Model struct {
-	server *httptest.Server
-	mu     sync.Mutex
-	tools  []string // offered in the last request
-	said   []string // what the tools returned
+	server   *httptest.Server
+	mu       sync.Mutex
+	requests []Request
+}
+
+// A Request is what OpenCode asked of the model, with tools to choose from.
+type Request struct {
+	Prompt string   // what the user said last, as JSON
+	Tools  []string // that are offered
+	Said   []string // what the tools returned that were called since
 }
 
 // NewModel starts a model; Close ends it.
@@ -44,18 +51,30 @@ func (m *Model) Provider() map[string]any {
 	}}
 }
 
-// Tools returns the names of the tools that the model was offered last.
-func (m *Model) Tools() []string {
+// Requests returns the requests that offered tools, in their order. A prompt whose
+// tools are called has several.
+func (m *Model) Requests() []Request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Clone(m.tools)
+	return slices.Clone(m.requests)
+}
+
+// Tools returns the names of the tools that the model was offered last.
+func (m *Model) Tools() []string {
+	requests := m.Requests()
+	if len(requests) == 0 {
+		return nil
+	}
+	return requests[len(requests)-1].Tools
 }
 
 // Said returns what the tools that the model called returned.
 func (m *Model) Said() []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Clone(m.said)
+	var said []string
+	for _, request := range m.Requests() {
+		said = append(said, request.Said...)
+	}
+	return said
 }
 
 func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -64,42 +83,47 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			Function struct{ Name string }
 		}
 		Messages []struct {
-			Role    string
-			Content json.RawMessage // a text, or a list of parts
+			Role      string
+			Content   json.RawMessage // a text, or a list of parts
+			ToolCalls []any           `json:"tool_calls"`
 		}
 	}
 	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	var tools, said []string
+	var asked Request
 	for _, tool := range request.Tools {
-		tools = append(tools, tool.Function.Name)
+		asked.Tools = append(asked.Tools, tool.Function.Name)
 	}
-	var prompt string
+	step := 0 // how often the model called tools for this prompt
 	for _, message := range request.Messages {
 		switch message.Role {
 		case "user":
-			prompt, said = string(message.Content), nil
+			asked.Prompt, asked.Said, step = string(message.Content), nil, 0
+		case "assistant":
+			if len(message.ToolCalls) > 0 {
+				step++
+			}
 		case "tool":
-			said = append(said, string(message.Content))
+			asked.Said = append(asked.Said, string(message.Content))
 		}
 	}
-	m.mu.Lock()
-	if len(tools) > 0 { // titles are asked for without any
-		m.tools = tools
-	}
-	m.said = append(m.said, said...)
-	m.mu.Unlock()
-
 	delta, reason := map[string]any{"role": "assistant", "content": "done"}, "stop"
-	if _, tool, ok := strings.Cut(prompt, "call "); ok && len(tools) > 0 && len(said) == 0 {
-		tool = strings.TrimRight(strings.Fields(strings.NewReplacer(`"`, " ", `\`, " ").Replace(tool))[0], ".")
-		reason = "tool_calls"
-		delta = map[string]any{"role": "assistant", "tool_calls": []any{map[string]any{
-			"index": 0, "id": "call_1", "type": "function",
-			"function": map[string]any{"name": tool, "arguments": `{"text":"hello"}`},
-		}}}
+	if len(asked.Tools) > 0 { // titles are asked for without any
+		m.mu.Lock()
+		m.requests = append(m.requests, asked)
+		m.mu.Unlock()
+		if steps := calls(asked.Prompt); step < len(steps) {
+			var toolCalls []any
+			for n, tool := range steps[step] {
+				toolCalls = append(toolCalls, map[string]any{
+					"index": n, "id": fmt.Sprintf("call_%d_%d", step, n), "type": "function",
+					"function": map[string]any{"name": tool, "arguments": `{"text":"hello","message":"hello"}`},
+				})
+			}
+			delta, reason = map[string]any{"role": "assistant", "tool_calls": toolCalls}, "tool_calls"
+		}
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	for _, choice := range []map[string]any{
@@ -110,4 +134,27 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "data: %s\n\n", chunk)
 	}
 	fmt.Fprint(w, "data: [DONE]\n\n")
+}
+
+// calls returns the tools that a prompt asks for: those of a step are called at the same time.
+func calls(prompt string) [][]string {
+	_, after, ok := strings.Cut(prompt, "call ")
+	if !ok {
+		return nil
+	}
+	words := strings.Fields(strings.NewReplacer(`"`, " ", `\`, " ").Replace(after))
+	var steps [][]string
+	for n := 0; n < len(words); n += 2 {
+		tool := strings.TrimRight(words[n], ".")
+		switch {
+		case n == 0, words[n-1] == "then":
+			steps = append(steps, []string{tool})
+		case words[n-1] == "and":
+			last := &steps[len(steps)-1]
+			*last = append(*last, tool)
+		default:
+			return steps
+		}
+	}
+	return steps
 }

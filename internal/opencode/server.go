@@ -212,18 +212,47 @@ func (s *Server) MCP(ctx context.Context, dir string) (map[string]Status, error)
 	return status, err
 }
 
-// Prompt sends a prompt in a new session and waits for the answer.
-func (s *Server) Prompt(ctx context.Context, dir, text string) error {
+// A Call is a tool call of the model, as OpenCode keeps it. A tool that OpenCode does not
+// have is called "invalid".
+type Call struct {
+	Tool  string
+	State struct{ Status, Output, Error string }
+}
+
+// Prompt sends a prompt in a new session, waits for the answer, and returns the calls
+// that were made for it.
+func (s *Server) Prompt(ctx context.Context, dir, text string) ([]Call, error) {
 	var session struct{ ID string }
 	if err := s.Call(ctx, "POST", "/session", dir, struct{}{}, &session); err != nil {
-		return err
+		return nil, err
 	}
 	type part struct {
 		Type string `json:"type"`
 		Text string `json:"text"`
 	}
-	return s.Call(ctx, "POST", "/session/"+session.ID+"/message", dir, map[string]any{
+	path := "/session/" + session.ID + "/message"
+	if err := s.Call(ctx, "POST", path, dir, map[string]any{
 		"model": map[string]string{"providerID": ProviderID, "modelID": ModelID},
 		"parts": []part{{"text", text}},
-	}, nil)
+	}, nil); err != nil {
+		return nil, err
+	}
+	var messages []struct {
+		Parts []struct {
+			Type string
+			Call
+		}
+	}
+	if err := s.Call(ctx, "GET", path, dir, nil, &messages); err != nil {
+		return nil, err
+	}
+	var calls []Call
+	for _, message := range messages {
+		for _, part := range message.Parts {
+			if part.Type == "tool" {
+				calls = append(calls, part.Call)
+			}
+		}
+	}
+	return calls, nil
 }

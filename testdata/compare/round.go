@@ -96,7 +96,7 @@ func (r *round) begin(c *comparison, who contestant) {
 		check(r.server.Call(r.ctx, "POST", "/session", r.mkdir(fmt.Sprint("unused-", n)), struct{}{}, nil))
 	}
 	for _, dir := range r.dirs {
-		check(r.server.Prompt(r.ctx, dir, "hello"))
+		must(r.server.Prompt(r.ctx, dir, "hello"))
 	}
 	if r.life == 0 { // what dies by itself may be dead by now
 		r.expectHealthy()

@@ -1,0 +1,21 @@
+package opencode
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestCalls(t *testing.T) {
+	for prompt, want := range map[string][][]string{
+		`"hello"`:                                nil,
+		`"call a_echo"`:                          {{"a_echo"}},
+		`[{"text":"\"#1: call a_echo.\"\n"}]`:    {{"a_echo"}},
+		`"call a_echo and b_echo"`:               {{"a_echo", "b_echo"}},
+		`"call a_echo then b_echo and c then d"`: {{"a_echo"}, {"b_echo", "c"}, {"d"}},
+		`"call a_echo please then b_echo"`:       {{"a_echo"}},
+	} {
+		if got := calls(prompt); !slices.EqualFunc(got, want, slices.Equal[[]string]) {
+			t.Errorf("calls(%s) = %q, want %q", prompt, got, want)
+		}
+	}
+}

@@ -9,7 +9,7 @@
 //
 //	go run ./testdata/compare [--plugin NAME=FILE]… [--opencode VERSION] [--rounds N] [--scenario NAME]… [--logs DIR]
 //
-// A scenario is played N times, but only once where it takes a minute: flapping,
+// A scenario is played N times, but only once where it takes a minute: restarts, flapping,
 // broken, and whatever a contestant did not recover from in the first round.
 package main
 
@@ -20,38 +20,27 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/mcp-reconnect/mcp-reconnect/configmerge"
-	"github.com/mcp-reconnect/mcp-reconnect/internal/npm"
-	"github.com/mcp-reconnect/mcp-reconnect/internal/opencode"
+	"github.com/mcp-reconnect/mcp-reconnect/internal/testbed"
 	"github.com/mcp-reconnect/mcp-reconnect/internal/testenv"
 	"github.com/mcp-reconnect/mcp-reconnect/plugin"
 )
 
-// A contestant puts its plugin into a configuration. What it installs for that
-// goes into dataDir.
+// A contestant is OpenCode with a plugin.
 type contestant struct {
 	name      string
-	configure func(config, dataDir string) (string, error)
+	configure testbed.Configure
 }
 
 var contestants = []contestant{
-	{"OpenCode alone", func(config, _ string) (string, error) { return config, nil }},
-	{"mcp-reconnect", func(config, dataDir string) (string, error) {
-		installed, err := plugin.Install(dataDir, plugin.DefaultPolicy())
-		if err != nil {
-			return "", err
-		}
-		return configmerge.Merge(config, configmerge.Entry{URL: installed.Entry, Means: installed.Means})
-	}},
+	{"OpenCode alone", testbed.Alone},
+	{"mcp-reconnect", testbed.MCPReconnect},
 }
 
 // addContestant adds the one that NAME=FILE names.
@@ -73,8 +62,8 @@ func addContestant(arg string) error {
 
 // A comparison is what all rounds share.
 type comparison struct {
-	root, configDir, binary, node, script, logs string
-	model                                       *opencode.Model
+	*testbed.Bed
+	logs string
 }
 
 func main() {
@@ -101,51 +90,17 @@ func main() {
 	if chosen == nil {
 		chosen = scenarios
 	}
-	if err := compare(chosen, *version, *rounds, *logs); err != nil {
+	err := testbed.Run(func(ctx context.Context) {
+		bed := testbed.New(*version)
+		defer bed.Close()
+		(&comparison{bed, *logs}).compare(ctx, chosen, *version, *rounds)
+	})
+	if err != nil {
 		log.Fatal(err)
 	}
 }
 
-// A failure is an error that ends the comparison, from wherever check finds it:
-// so a scenario reads as what happens in it. What was started and written is
-// gone all the same.
-type failure struct{ error }
-
-func check(err error) {
-	if err != nil {
-		panic(failure{err})
-	}
-}
-
-func must[T any](value T, err error) T {
-	check(err)
-	return value
-}
-
-func compare(chosen []scenario, version string, rounds int, logs string) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			f, ok := r.(failure)
-			if !ok {
-				panic(r)
-			}
-			err = f.error
-		}
-	}()
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer cancel()
-
-	c := &comparison{logs: logs, model: opencode.NewModel()}
-	defer c.model.Close()
-	c.script = must(filepath.Abs("testdata/servers/mcp.mjs"))
-	must(os.Stat(c.script))
-	c.node = must(exec.LookPath("node"))
-	c.binary = must(npm.OpenCode(version))
-	c.configDir = filepath.Join(must(npm.Cache()), "config@"+version) // OpenCode fills it at its first start
-	c.root = must(os.MkdirTemp("", "compare-"))
-	defer os.RemoveAll(c.root)
-	c.root = must(filepath.EvalSymlinks(c.root)) // as the servers' logs name it
-
+func (c *comparison) compare(ctx context.Context, chosen []scenario, version string, rounds int) {
 	var table strings.Builder
 	for _, s := range chosen {
 		fmt.Fprintf(&table, "| `%s`: %s |", s.name, s.title)
@@ -159,14 +114,13 @@ func compare(chosen []scenario, version string, rounds int, logs string) (err er
 		fmt.Printf(" %s |", who.name)
 	}
 	fmt.Printf("\n|%s\n%s\n%s", strings.Repeat(" --- |", 1+len(contestants)), &table, legend)
-	return nil
 }
 
 var legend = fmt.Sprintf(`Each cell: the time to "connected", from the server's death or from when it could start ("never": not within %.0f s) /
 the processes started beyond each server's first and the one that brought it back / wrong actions. Wrong is every start of
 a server that was connected or switched off, or stands in a directory that nobody uses, and every call to one that waits
 for a sign-in. Wrong actions, and starts at once (within %d ms), are those of the worst round. What takes a minute was
-played once: `+"`flapping`, `broken`, never"+`.
+played once: `+"`restarts`, `flapping`, `broken`, never"+`.
 `, limit.Seconds(), overlap.Milliseconds())
 
 // scenario returns the rounds of every contestant.
@@ -174,7 +128,7 @@ func (c *comparison) scenario(ctx context.Context, s scenario, rounds int) [][]*
 	played := make([][]*round, len(contestants))
 	for number := range rounds {
 		for n, who := range contestants {
-			if number > 0 && (s.once || played[n][0].took == never) {
+			if number > 0 && (s.once || slices.Contains(played[n][0].took, never)) {
 				continue
 			}
 			name := fmt.Sprintf("%s, %s, round %d", s.name, who.name, number+1)
@@ -189,15 +143,15 @@ func (c *comparison) scenario(ctx context.Context, s scenario, rounds int) [][]*
 func (c *comparison) play(ctx context.Context, s scenario, who contestant, name string) *round {
 	ctx, cancel := context.WithTimeout(ctx, 5*limit)
 	defer cancel()
-	r := &round{setting: s.setting, ctx: ctx, root: must(os.MkdirTemp(c.root, "round-")), killed: map[int]bool{}, handsOff: map[mcpServer]time.Time{}}
+	r := &round{setting: s.setting, ctx: ctx, root: testbed.Must(os.MkdirTemp(c.Root, "round-")), killed: map[int]bool{}, calm: map[mcpServer][]span{}}
 	defer r.end()
 	defer func() {
 		if r.server != nil && c.logs != "" {
-			check(os.WriteFile(filepath.Join(c.logs, name+".log"), []byte(r.server.Log()), 0o600))
+			testbed.Check(os.WriteFile(filepath.Join(c.logs, name+".log"), []byte(r.server.Log()), 0o600))
 		}
 	}()
-	r.begin(c, who)
-	r.took = s.play(r)
+	r.begin(c.Bed, who)
+	s.play(r)
 	r.count()
 	return r
 }
@@ -208,15 +162,11 @@ func cell(rounds []*round) string {
 	var extra []int
 	var wrong, atOnce int
 	for _, r := range rounds {
-		took, extra = append(took, r.took), append(extra, r.extra)
+		took, extra = append(took, r.took...), append(extra, r.extra)
 		wrong, atOnce = max(wrong, r.wrong), max(atOnce, r.atOnce)
 	}
-	slices.Sort(took)
 	slices.Sort(extra)
-	text := seconds(took[len(took)/2])
-	if least, most := seconds(took[0]), seconds(took[len(took)-1]); least != most {
-		text += " (" + least + " to " + most + ")"
-	}
+	text := times(took)
 	text += fmt.Sprintf(" / %d / %d", extra[len(extra)/2], wrong)
 	if atOnce > 0 {
 		text += fmt.Sprintf(" (%d at once)", atOnce)
@@ -224,12 +174,21 @@ func cell(rounds []*round) string {
 	return text
 }
 
-// seconds writes round.took.
-func seconds(d time.Duration) string {
-	switch d {
-	case 0:
+// times writes the median, the least and the most.
+func times(took []time.Duration) string {
+	if len(took) == 0 {
 		return "–"
-	case never:
+	}
+	slices.Sort(took)
+	text := seconds(took[len(took)/2])
+	if least, most := seconds(took[0]), seconds(took[len(took)-1]); least != most {
+		text += " (" + least + " to " + most + ")"
+	}
+	return text
+}
+
+func seconds(d time.Duration) string {
+	if d == never {
 		return "never"
 	}
 	return fmt.Sprintf("%.2f s", d.Seconds())

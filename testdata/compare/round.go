@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -13,12 +12,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/mcp-reconnect/mcp-reconnect/internal/opencode"
+	"github.com/mcp-reconnect/mcp-reconnect/internal/testbed"
 )
 
 const (
@@ -41,20 +40,21 @@ type setting struct {
 }
 
 // A round is one OpenCode with one contestant's plugin, for one scenario. What
-// fails in it, fails the comparison: see check.
+// fails in it, fails the comparison: see testbed.Check.
 type round struct {
 	setting
-	ctx      context.Context
-	server   *opencode.Server
-	root     string   // everything that the round writes
-	dirs     []string // in use
-	killed   map[int]bool
-	handsOff map[mcpServer]time.Time // since when a start of this server is wrong
-	back     int                     // how many came back
+	ctx    context.Context
+	server *opencode.Server
+	root   string // everything that the round writes
+	mcp    testbed.Servers
+	dirs   []string // in use
+	killed map[int]bool
+	calm   map[mcpServer][]span // when a start of this server is wrong
+	back   int                  // how many came back
 
-	took         time.Duration // to recover; 0 where there is nothing to recover
-	extra, wrong int           // see count
-	atOnce       int           // starts, where a scenario counts that
+	took         []time.Duration // to recover, each time
+	extra, wrong int             // see count
+	atOnce       int             // starts, where a scenario counts that
 
 	remote  *httptest.Server // the server that waits for a sign-in
 	asked   atomic.Int32     // how often that was called
@@ -64,39 +64,43 @@ type round struct {
 // An mcpServer is a server in a project directory.
 type mcpServer struct{ dir, name string }
 
-type start struct {
-	mcpServer
-	pid int
-	at  time.Time
+// A span of time has no end yet if that is zero.
+type span struct{ from, to time.Time }
+
+// handsOff says that from now on it is wrong to start a server.
+func (r *round) handsOff(s mcpServer) { r.calm[s] = append(r.calm[s], span{from: time.Now()}) }
+
+// handsOn says that it is right from now on.
+func (r *round) handsOn(s mcpServer) {
+	if spans := r.calm[s]; len(spans) > 0 && spans[len(spans)-1].to.IsZero() {
+		spans[len(spans)-1].to = time.Now()
+	}
 }
 
 // begin starts OpenCode and brings it to where the scenario begins.
-func (r *round) begin(c *comparison, who contestant) {
+func (r *round) begin(bed *testbed.Bed, who contestant) {
 	for n := range r.used {
-		r.dirs = append(r.dirs, r.mkdir(fmt.Sprint("used-", n)))
+		r.dirs = append(r.dirs, testbed.Mkdir(r.root, fmt.Sprint("used-", n)))
 	}
-	r.mkdir("mcp")
+	r.mcp = bed.Servers(filepath.Join(r.root, "mcp"))
 	for _, name := range r.down {
-		check(os.WriteFile(r.file(name, "down"), nil, 0o600))
+		r.mcp.Mark(name, "down")
 	}
 	r.remote = httptest.NewServer(r)
-	home, tmp := r.mkdir("home"), r.mkdir("tmp")
-	config := must(who.configure(r.configuration(c), filepath.Join(home, "data")))
-	r.server = must(opencode.Start(r.ctx, opencode.Options{
-		Command:   []string{c.binary},
-		Home:      home,
-		ConfigDir: c.configDir,
-		Dir:       r.dirs[0],
-		Environ: []string{
-			"OPENCODE_CONFIG_CONTENT=" + config,
-			"TMPDIR=" + tmp, // a killed OpenCode leaves 30 MB of libraries there
-		},
-	}))
+	config := map[string]any{}
+	for _, name := range r.servers {
+		config[name] = r.mcp.Stdio(name, r.life)
+	}
+	if r.signIn {
+		config["sign-in"] = map[string]any{"type": "remote", "url": r.remote.URL + "/mcp"}
+	}
+	r.server = bed.Start(r.ctx, r.root, r.dirs[0], map[string]any{"mcp": config}, who.configure)
 	for n := range r.unused {
-		check(r.server.Call(r.ctx, "POST", "/session", r.mkdir(fmt.Sprint("unused-", n)), struct{}{}, nil))
+		unused := testbed.Mkdir(r.root, fmt.Sprint("unused-", n))
+		testbed.Check(r.server.Call(r.ctx, "POST", "/session", unused, struct{}{}, nil))
 	}
 	for _, dir := range r.dirs {
-		must(r.server.Prompt(r.ctx, dir, "hello"))
+		testbed.Must(r.server.Prompt(r.ctx, dir, "hello"))
 	}
 	if r.life == 0 { // what dies by itself may be dead by now
 		r.expectHealthy()
@@ -110,36 +114,9 @@ func (r *round) end() {
 		r.remote.Close()
 	}
 	if r.server != nil {
-		r.server.Stop()
-		<-r.server.Ended()
+		testbed.Stop(r.server)
 	}
 	os.RemoveAll(r.root) // what is left goes with the comparison's directory
-}
-
-func (r *round) mkdir(name string) string {
-	dir := filepath.Join(r.root, name)
-	check(os.Mkdir(dir, 0o700))
-	return dir
-}
-
-// file is one of those that testdata/servers/mcp.mjs knows.
-func (r *round) file(name, ending string) string {
-	return filepath.Join(r.root, "mcp", name+"."+ending)
-}
-
-func (r *round) configuration(c *comparison) string {
-	environment := map[string]string{"MCP_TEST_DIR": filepath.Join(r.root, "mcp"), "MCP_TEST_TIMES": "1"}
-	if r.life > 0 {
-		environment["MCP_TEST_LIFE"] = fmt.Sprint(r.life.Milliseconds())
-	}
-	mcp := map[string]any{}
-	for _, name := range r.servers {
-		mcp[name] = map[string]any{"type": "local", "command": []string{c.node, c.script, name}, "environment": environment}
-	}
-	if r.signIn {
-		mcp["sign-in"] = map[string]any{"type": "remote", "url": r.remote.URL + "/mcp"}
-	}
-	return string(must(json.Marshal(map[string]any{"provider": c.model.Provider(), "mcp": mcp})))
 }
 
 // ServeHTTP answers for a remote MCP server that lets nobody in without a sign-in,
@@ -162,16 +139,16 @@ func (r *round) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 // it is wrong to start a server that is connected.
 func (r *round) expectHealthy() {
 	for _, dir := range r.dirs {
-		status := must(r.server.MCP(r.ctx, dir))
+		status := testbed.Must(r.server.MCP(r.ctx, dir))
 		expect := func(name, state string) {
 			if status[name].Status != state {
-				check(fmt.Errorf("%s is not %s at the beginning: %v", name, state, status[name]))
+				testbed.Check(fmt.Errorf("%s is not %s at the beginning: %v", name, state, status[name]))
 			}
 		}
 		for _, name := range r.servers {
 			if !slices.Contains(r.down, name) {
 				expect(name, "connected")
-				r.handsOff[mcpServer{dir, name}] = time.Now()
+				r.handsOff(mcpServer{dir, name})
 			}
 		}
 		if r.signIn {
@@ -180,26 +157,18 @@ func (r *round) expectHealthy() {
 	}
 }
 
-func (r *round) pause(d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-r.ctx.Done():
-		check(context.Cause(r.ctx)) // says which signal
-	}
+func (r *round) pause(d time.Duration) { testbed.Pause(r.ctx, d) }
+
+type start struct {
+	mcpServer
+	testbed.Start
 }
 
-// starts reads the servers' logs. No directory of ours has a blank in its name.
+// starts reads the servers' logs.
 func (r *round) starts() (starts []start) {
 	for _, name := range r.servers {
-		text, err := os.ReadFile(r.file(name, "log"))
-		if !os.IsNotExist(err) {
-			check(err)
-		}
-		for line := range strings.Lines(string(text)) {
-			s, ms := start{mcpServer: mcpServer{name: name}}, int64(0)
-			must(fmt.Sscan(line, &s.pid, &s.dir, &ms))
-			s.at = time.UnixMilli(ms)
-			starts = append(starts, s)
+		for _, s := range testbed.Must(r.mcp.Starts(name)) {
+			starts = append(starts, start{mcpServer{s.Dir, name}, s})
 		}
 	}
 	return starts
@@ -209,7 +178,7 @@ func (r *round) starts() (starts []start) {
 func (r *round) processes() map[mcpServer]int {
 	pids := map[mcpServer]int{}
 	for _, s := range r.starts() {
-		pids[s.mcpServer] = s.pid
+		pids[s.mcpServer] = s.Pid
 	}
 	return pids
 }
@@ -218,9 +187,9 @@ func (r *round) processes() map[mcpServer]int {
 func (r *round) kill(names ...string) {
 	for s, pid := range r.processes() {
 		if slices.Contains(names, s.name) && slices.Contains(r.dirs, s.dir) {
-			delete(r.handsOff, s)
+			r.handsOn(s)
 			r.killed[pid] = true
-			check(syscall.Kill(pid, syscall.SIGKILL))
+			testbed.Check(syscall.Kill(pid, syscall.SIGKILL))
 		}
 	}
 }
@@ -239,19 +208,17 @@ func (r *round) untilConnected(since time.Time, names ...string) time.Duration {
 		read := map[string]map[string]opencode.Status{}
 		maps.DeleteFunc(waiting, func(s mcpServer, _ bool) bool {
 			if read[s.dir] == nil {
-				read[s.dir] = must(r.server.MCP(r.ctx, s.dir))
+				read[s.dir] = testbed.Must(r.server.MCP(r.ctx, s.dir))
 			}
 			if read[s.dir][s.name].Status != "connected" || r.killed[pids[s]] {
 				return false
 			}
-			r.handsOff[s] = time.Now()
+			r.handsOff(s)
 			r.back++
 			return true
 		})
 		if len(waiting) == 0 {
-			took := time.Since(since)
-			r.pause(settling)
-			return took
+			return time.Since(since)
 		}
 		// OpenCode answers on one thread, which has the servers to start as well.
 		r.pause(time.Duration(len(read)) * interval)
@@ -259,13 +226,29 @@ func (r *round) untilConnected(since time.Time, names ...string) time.Duration {
 	return never
 }
 
+// comesBack is an outage that began at a moment, until the named servers are back.
+func (r *round) comesBack(since time.Time, names ...string) bool {
+	took := r.untilConnected(since, names...)
+	r.took = append(r.took, took)
+	return took != never
+}
+
+// recover is one after which the round ends.
+func (r *round) recover(since time.Time, names ...string) {
+	if r.comesBack(since, names...) {
+		r.pause(settling)
+	}
+}
+
 // count finds the starts beyond each server's first and the one that brought it
 // back, and the wrong actions.
 func (r *round) count() {
 	starts := r.starts()
 	for _, s := range starts {
-		since, off := r.handsOff[s.mcpServer]
-		if !slices.Contains(r.dirs, s.dir) || off && s.at.After(since) {
+		wrong := slices.ContainsFunc(r.calm[s.mcpServer], func(calm span) bool {
+			return s.At.After(calm.from) && (calm.to.IsZero() || s.At.Before(calm.to))
+		})
+		if wrong || !slices.Contains(r.dirs, s.Dir) {
 			r.wrong++
 		}
 	}
@@ -275,11 +258,11 @@ func (r *round) count() {
 
 // countAtOnce finds the most starts after a moment that lay within overlap.
 func (r *round) countAtOnce(since time.Time) {
-	starts := slices.DeleteFunc(r.starts(), func(s start) bool { return s.at.Before(since) })
-	slices.SortFunc(starts, func(a, b start) int { return a.at.Compare(b.at) })
+	starts := slices.DeleteFunc(r.starts(), func(s start) bool { return s.At.Before(since) })
+	slices.SortFunc(starts, func(a, b start) int { return a.At.Compare(b.At) })
 	first := 0
 	for last, s := range starts {
-		for s.at.Sub(starts[first].at) >= overlap {
+		for s.At.Sub(starts[first].At) >= overlap {
 			first++
 		}
 		r.atOnce = max(r.atOnce, last-first+1)

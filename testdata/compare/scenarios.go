@@ -3,18 +3,19 @@
 package main
 
 import (
-	"os"
 	"time"
+
+	"github.com/mcp-reconnect/mcp-reconnect/internal/testbed"
 )
 
 const late = 3 * time.Second // from the first prompt until a failed server could start
 
-// A scenario is a history of failures; play returns round.took.
+// A scenario is a history of failures; play fills round.took.
 type scenario struct {
 	name, title string
 	once        bool // takes a minute, and chance has little part in it
 	setting     setting
-	play        func(*round) time.Duration
+	play        func(*round)
 }
 
 var (
@@ -27,6 +28,10 @@ var (
 var scenarios = []scenario{
 	{"crash", "a connected server is killed", false,
 		setting{servers: two, used: 1}, killed(one...)},
+	{"thrice", "a server is killed three times within 15 s", false,
+		setting{servers: two, used: 1}, restarted("a", 3, 6*time.Second)},
+	{"restarts", "an author kills a server every 8 s, twelve times", true,
+		setting{servers: two, used: 1}, restarted("a", 12, 8*time.Second)},
 	{"late", "the only server is able to start 3 s late", false,
 		setting{servers: one, down: one, used: 1}, ableLate(one...)},
 	{"late-beside-healthy", "the same beside a healthy server, and one that waits for a sign-in", false,
@@ -45,46 +50,59 @@ var scenarios = []scenario{
 		setting{servers: six, used: 8}, storm},
 }
 
-func killed(names ...string) func(*round) time.Duration {
-	return func(r *round) time.Duration {
+func killed(names ...string) func(*round) {
+	return func(r *round) {
 		r.pause(rest)
 		since := time.Now()
 		r.kill(names...)
-		return r.untilConnected(since, names...)
+		r.recover(since, names...)
 	}
 }
 
-func storm(r *round) time.Duration {
-	since := time.Now()
-	defer r.countAtOnce(since)
-	return killed(six...)(r)
+// restarted has an author restart a server by killing it at a fixed interval, but
+// not before it is back.
+func restarted(name string, times int, every time.Duration) func(*round) {
+	return func(r *round) {
+		r.pause(rest)
+		for begin, n := time.Now(), 0; n < times; n = int(time.Since(begin)/every) + 1 {
+			r.pause(time.Until(begin.Add(time.Duration(n) * every)))
+			since := time.Now()
+			r.kill(name)
+			if !r.comesBack(since, name) {
+				return
+			}
+		}
+		r.pause(settling)
+	}
 }
 
-func ableLate(names ...string) func(*round) time.Duration {
-	return func(r *round) time.Duration {
+func storm(r *round) {
+	since := time.Now()
+	defer r.countAtOnce(since)
+	killed(six...)(r)
+}
+
+func ableLate(names ...string) func(*round) {
+	return func(r *round) {
 		r.pause(late)
 		since := time.Now()
 		for _, name := range names {
-			check(os.Remove(r.file(name, "down")))
+			r.mcp.Unmark(name, "down")
 		}
-		return r.untilConnected(since, names...)
+		r.recover(since, names...)
 	}
 }
 
-func watched(r *round) time.Duration {
-	r.pause(limit)
-	return 0
-}
+func watched(r *round) { r.pause(limit) }
 
 // switchedOff has the user switch a server off in the back-off, after which
 // every start of it is wrong.
-func switchedOff(name string) func(*round) time.Duration {
-	return func(r *round) time.Duration {
+func switchedOff(name string) func(*round) {
+	return func(r *round) {
 		r.pause(late)
-		check(r.server.Call(r.ctx, "POST", "/mcp/"+name+"/disconnect", r.dirs[0], nil, nil))
-		r.handsOff[mcpServer{r.dirs[0], name}] = time.Now()
-		check(os.Remove(r.file(name, "down")))
+		testbed.Check(r.server.Call(r.ctx, "POST", "/mcp/"+name+"/disconnect", r.dirs[0], nil, nil))
+		r.handsOff(mcpServer{r.dirs[0], name})
+		r.mcp.Unmark(name, "down")
 		r.pause(20 * time.Second)
-		return 0
 	}
 }

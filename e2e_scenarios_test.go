@@ -207,7 +207,7 @@ func lateRemote(t *testing.T, a *app) {
 
 	// Gone while OpenCode calls it connected: none of our business (rule 1).
 	sessions := r.requests("initialize")
-	r.kill()
+	r.Kill()
 	w.recovers("local")
 	w.wants("web", "connected")
 	r.serve()

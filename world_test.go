@@ -6,8 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +18,7 @@ import (
 	"time"
 
 	"github.com/mcp-reconnect/mcp-reconnect/internal/opencode"
+	"github.com/mcp-reconnect/mcp-reconnect/internal/testbed"
 	"github.com/mcp-reconnect/mcp-reconnect/internal/testenv"
 )
 
@@ -223,85 +222,70 @@ func script(t testing.TB, name string) string {
 	return path
 }
 
-// A remote is an MCP server on a port of its own: testdata/servers/mcp-http.mjs, or
-// the reference server.
+// A remote is an MCP server that is reached over HTTP: testdata/servers/mcp-http.mjs,
+// or the reference server.
 type remote struct {
-	w      *world
-	name   string
-	port   string
-	path   string   // of its URL
-	script []string // that node runs, with its arguments
-	stderr io.Writer
-	cmd    *exec.Cmd
+	*testbed.Listener
+	w    *world
+	name string
+	path string // of its URL
 }
 
 // listener reserves an address. Nothing listens there before serve.
-func (w *world) listener(name, path string, script ...string) *remote {
+func (w *world) listener(name, path string) *remote {
 	w.t.Helper()
-	port, err := opencode.FreePort()
+	l, err := testbed.NewListener()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return &remote{w: w, name: name, port: strconv.Itoa(port), path: path, script: script, stderr: os.Stderr}
+	l.Command = []string{testenv.Program(w.t, "node"), script(w.t, "mcp-http.mjs"), name, l.Port}
+	l.Environ = []string{"MCP_TEST_DIR=" + w.mcpDir}
+	return &remote{Listener: l, w: w, name: name, path: path}
 }
 
 // remote speaks streamable HTTP.
 func (w *world) remote(name string) *remote {
 	w.t.Helper()
-	r := w.listener(name, "/mcp")
-	r.script = []string{script(w.t, "mcp-http.mjs"), name, r.port}
-	return r
+	return w.listener(name, "/mcp")
 }
 
 // oldRemote speaks HTTP+SSE, which came before streamable HTTP.
 func (w *world) oldRemote(name string) *remote {
 	w.t.Helper()
 	r := w.listener(name, "/sse")
-	r.script = []string{script(w.t, "mcp-http.mjs"), name, r.port, "sse"}
+	r.Command = append(r.Command, "sse")
 	return r
 }
 
 // reference is the MCP project's own server: "streamableHttp" at /mcp, "sse" at /sse.
 func (w *world) reference(name, transport, path string) *remote {
 	w.t.Helper()
-	r := w.listener(name, path, testenv.ReferenceServer(w.t), transport)
-	r.stderr = nil // where it tells of every request
+	r := w.listener(name, path)
+	r.Command = []string{r.Command[0], testenv.ReferenceServer(w.t), transport}
+	r.Output = nil // where it tells of every request
 	return r
 }
 
 // http is the configuration of a remote.
 func (r *remote) http() map[string]any {
-	return map[string]any{"type": "remote", "url": "http://127.0.0.1:" + r.port + r.path}
+	return map[string]any{"type": "remote", "url": r.URL(r.path)}
 }
 
 // serve starts the server and waits until it listens.
 func (r *remote) serve() {
 	r.w.t.Helper()
-	r.cmd = exec.Command(testenv.Program(r.w.t, "node"), r.script...)
-	r.cmd.Env = append(os.Environ(), "MCP_TEST_DIR="+r.w.mcpDir, "PORT="+r.port)
-	r.cmd.Stderr = r.stderr
-	if err := r.cmd.Start(); err != nil {
+	r.w.t.Cleanup(r.Kill)
+	ctx, cancel := context.WithTimeout(r.w.ctx, patience)
+	defer cancel()
+	if err := r.Serve(ctx); err != nil {
 		r.w.t.Fatal(err)
 	}
-	r.w.t.Cleanup(r.kill)
-	r.w.eventually(r.name+" listens", func() bool {
-		conn, err := net.Dial("tcp", "127.0.0.1:"+r.port)
-		if err == nil {
-			conn.Close()
-		}
-		return err == nil
-	})
-}
-
-func (r *remote) kill() {
-	r.cmd.Process.Kill()
-	r.cmd.Wait()
 }
 
 // restart leaves no client of the server its session.
 func (r *remote) restart() {
 	r.w.t.Helper()
-	r.kill()
+	r.Kill()
 	r.serve()
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // The names under which a configuration knows the model.
@@ -19,7 +20,8 @@ const (
 // A Model is a language model for OpenCode: an HTTP server on loopback that
 // speaks the chat completions of OpenAI. It answers "done", but to a prompt that
 // says "call TOOL" by calling that tool first. "call ONE and TWO" calls two tools at
-// the same time, "call ONE then TWO" one after the other.
+// the same time, "call ONE then TWO" one after the other, and "call ONE or TWO" the
+// first that it is offered, or the last.
 type Model struct {
 	server   *httptest.Server
 	mu       sync.Mutex
@@ -28,6 +30,7 @@ type Model struct {
 
 // A Request is what OpenCode asked of the model, with tools to choose from.
 type Request struct {
+	At     time.Time
 	Prompt string   // what the user said last, as JSON
 	Tools  []string // that are offered
 	Said   []string // what the tools returned that were called since
@@ -92,7 +95,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	var asked Request
+	asked := Request{At: time.Now()}
 	for _, tool := range request.Tools {
 		asked.Tools = append(asked.Tools, tool.Function.Name)
 	}
@@ -114,7 +117,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.mu.Lock()
 		m.requests = append(m.requests, asked)
 		m.mu.Unlock()
-		if steps := calls(asked.Prompt); step < len(steps) {
+		if steps := calls(asked.Prompt, asked.Tools); step < len(steps) {
 			var toolCalls []any
 			for n, tool := range steps[step] {
 				toolCalls = append(toolCalls, map[string]any{
@@ -137,7 +140,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // calls returns the tools that a prompt asks for: those of a step are called at the same time.
-func calls(prompt string) [][]string {
+func calls(prompt string, offered []string) [][]string {
 	_, after, ok := strings.Cut(prompt, "call ")
 	if !ok {
 		return nil
@@ -152,6 +155,11 @@ func calls(prompt string) [][]string {
 		case words[n-1] == "and":
 			last := &steps[len(steps)-1]
 			*last = append(*last, tool)
+		case words[n-1] == "or":
+			step := steps[len(steps)-1]
+			if last := &step[len(step)-1]; !slices.Contains(offered, *last) {
+				*last = tool
+			}
 		default:
 			return steps
 		}

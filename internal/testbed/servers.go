@@ -3,17 +3,15 @@
 package testbed
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/mcp-reconnect/mcp-reconnect/internal/opencode"
+	"github.com/mcp-reconnect/mcp-reconnect/internal/npm"
+	"github.com/mcp-reconnect/mcp-reconnect/internal/testenv"
 )
 
 // Servers are MCP servers of testdata/servers that are steered and tell of
@@ -30,10 +28,21 @@ func (b *Bed) Servers(dir string) Servers { return Servers{b, Mkdir(dir)} }
 func (s Servers) File(name, ending string) string { return filepath.Join(s.dir, name+"."+ending) }
 
 // Mark creates such a file.
-func (s Servers) Mark(name, ending string) { Check(os.WriteFile(s.File(name, ending), nil, 0o600)) }
+func (s Servers) Mark(name, ending string) { s.Steer(name, ending, "") }
 
-// Unmark removes it.
-func (s Servers) Unmark(name, ending string) { Check(os.Remove(s.File(name, ending))) }
+// Steer writes such a file. No server sees a half of it.
+func (s Servers) Steer(name, ending, content string) {
+	tmp := s.File(name, ending+".new")
+	Check(os.WriteFile(tmp, []byte(content), 0o600))
+	Check(os.Rename(tmp, s.File(name, ending)))
+}
+
+// Unmark removes it, if it is there.
+func (s Servers) Unmark(name, ending string) {
+	if err := os.Remove(s.File(name, ending)); !os.IsNotExist(err) {
+		Check(err)
+	}
+}
 
 // Stdio is the configuration of a server over stdio. Life, if set, is how long after
 // a start it dies.
@@ -74,52 +83,54 @@ func (s Servers) Starts(name string) (starts []Start, err error) {
 	return starts, nil
 }
 
-// A Remote is an MCP server on a port of its own, which comes and goes.
+// A Remote is an MCP server that is reached over HTTP.
 type Remote struct {
-	URL string
-
-	port    string
-	command []string
-	environ []string
-	cmd     *exec.Cmd
+	*Listener
+	path    string // of its URL
+	log     string // a file
+	session string // what stands there once for each session
 }
 
-// Remote reserves an address for a server of testdata/servers. Nothing listens there
-// before Serve.
-func (s Servers) Remote(name string) *Remote {
-	port := strconv.Itoa(Must(opencode.FreePort()))
-	return &Remote{
-		URL:     "http://127.0.0.1:" + port + "/mcp",
-		port:    port,
-		command: []string{s.bed.node, filepath.Join(s.bed.scripts, "mcp-http.mjs"), name, port},
-		environ: []string{"MCP_TEST_DIR=" + s.dir},
+// A RemoteKind is one of the ways in which a restarted server treats those who had a
+// session with it.
+type RemoteKind string
+
+const (
+	Answers404 RemoteKind = "404"       // over streamable HTTP, as the protocol demands
+	Answers400 RemoteKind = "400"       // the same as the examples of the MCP SDK do
+	SSE        RemoteKind = "sse"       // the old HTTP+SSE transport
+	Reference  RemoteKind = "reference" // the MCP project's own server, over streamable HTTP
+)
+
+// Remote reserves an address. Nothing listens there before Start.
+func (s Servers) Remote(name string, kind RemoteKind) *Remote {
+	r := &Remote{Must(NewListener()), "/mcp", s.File(name, "log"), "POST /mcp initialize"}
+	r.Command = []string{s.bed.node, filepath.Join(s.bed.scripts, "mcp-http.mjs"), name, r.Port}
+	r.Environ = []string{"MCP_TEST_DIR=" + s.dir}
+	switch kind {
+	case Answers404, Answers400:
+		s.Steer(name, "session", string(kind))
+	case SSE:
+		r.path, r.session = "/sse", "POST /messages initialize"
+		r.Command = append(r.Command, "sse")
+	case Reference:
+		r.Command = []string{s.bed.node, Must(npm.ReferenceServer(testenv.ReferenceServerVersion)), "streamableHttp"}
+		r.Output = Must(os.Create(r.log)) // which tells of every request
+		r.session = "Session initialized with ID"
 	}
+	return r
 }
 
 // Config is its configuration.
-func (r *Remote) Config() map[string]any { return map[string]any{"type": "remote", "url": r.URL} }
-
-// Serve starts the server and waits until it listens.
-func (r *Remote) Serve(ctx context.Context) {
-	r.cmd = exec.Command(r.command[0], r.command[1:]...)
-	r.cmd.Env = append(os.Environ(), r.environ...)
-	r.cmd.Stderr = os.Stderr
-	Check(r.cmd.Start())
-	for {
-		conn, err := net.Dial("tcp", "127.0.0.1:"+r.port)
-		if err == nil {
-			conn.Close()
-			return
-		}
-		Pause(ctx, 10*time.Millisecond)
-	}
+func (r *Remote) Config() map[string]any {
+	return map[string]any{"type": "remote", "url": r.URL(r.path)}
 }
 
-// Kill ends the server, if it runs.
-func (r *Remote) Kill() {
-	if r.cmd != nil {
-		r.cmd.Process.Kill()
-		r.cmd.Wait()
-		r.cmd = nil
+// Sessions counts the sessions that were opened so far.
+func (r *Remote) Sessions() (int, error) {
+	text, err := os.ReadFile(r.log)
+	if err != nil && !os.IsNotExist(err) {
+		return 0, err
 	}
+	return strings.Count(string(text), r.session), nil
 }

@@ -72,6 +72,11 @@ func Mkdir(path ...string) string {
 	return dir
 }
 
+// WriteJSON writes a file.
+func WriteJSON(path string, content any) {
+	Check(os.WriteFile(path, Must(json.Marshal(content)), 0o600))
+}
+
 // Configure puts a plugin into a configuration. What it installs for that goes into
 // dataDir.
 type Configure func(config, dataDir string) (string, error)

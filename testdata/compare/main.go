@@ -14,6 +14,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -119,8 +120,10 @@ func (c *comparison) compare(ctx context.Context, chosen []scenario, version str
 var legend = fmt.Sprintf(`Each cell: the time to "connected", from the server's death or from when it could start ("never": not within %.0f s) /
 the processes started beyond each server's first and the one that brought it back / wrong actions. Wrong is every start of
 a server that was connected or switched off, or stands in a directory that nobody uses, and every call to one that waits
-for a sign-in. Wrong actions, and starts at once (within %d ms), are those of the worst round. What takes a minute was
-played once: `+"`restarts`, `flapping`, `broken`, never"+`.
+for a sign-in. Of a remote server, the time is from when it listens again until a call of its tool works, with one
+prompt a second, and the number of calls that failed until then; its sessions count as starts. Of a first prompt: whether its first
+request to the model had the server's tool, and the time until that request. Wrong actions, and starts at once (within %d ms), are
+those of the worst round. What takes a minute was played once: `+"`restarts`, `flapping`, `broken`, never"+`.
 `, limit.Seconds(), overlap.Milliseconds())
 
 // scenario returns the rounds of every contestant.
@@ -159,19 +162,48 @@ func (c *comparison) play(ctx context.Context, s scenario, who contestant, name 
 // cell sums up the rounds of one contestant in one scenario.
 func cell(rounds []*round) string {
 	var took []time.Duration
-	var extra []int
+	var extra, failed []int
+	var offered []bool
 	var wrong, atOnce int
 	for _, r := range rounds {
 		took, extra = append(took, r.took...), append(extra, r.extra)
+		failed, offered = append(failed, r.failed...), append(offered, r.offered...)
 		wrong, atOnce = max(wrong, r.wrong), max(atOnce, r.atOnce)
 	}
-	slices.Sort(extra)
 	text := times(took)
-	text += fmt.Sprintf(" / %d / %d", extra[len(extra)/2], wrong)
+	if len(offered) > 0 {
+		text = yes(offered) + ", " + text
+	}
+	if len(failed) > 0 {
+		text += fmt.Sprintf(", %d failed", median(failed))
+	}
+	text += fmt.Sprintf(" / %d / %d", median(extra), wrong)
 	if atOnce > 0 {
 		text += fmt.Sprintf(" (%d at once)", atOnce)
 	}
 	return text
+}
+
+func median[T cmp.Ordered](values []T) T {
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// yes writes how often something was so.
+func yes(so []bool) string {
+	n := 0
+	for _, so := range so {
+		if so {
+			n++
+		}
+	}
+	switch n {
+	case len(so):
+		return "yes"
+	case 0:
+		return "no"
+	}
+	return fmt.Sprintf("%d of %d", n, len(so))
 }
 
 // times writes the median, the least and the most.
@@ -179,8 +211,7 @@ func times(took []time.Duration) string {
 	if len(took) == 0 {
 		return "–"
 	}
-	slices.Sort(took)
-	text := seconds(took[len(took)/2])
+	text := seconds(median(took))
 	if least, most := seconds(took[0]), seconds(took[len(took)-1]); least != most {
 		text += " (" + least + " to " + most + ")"
 	}

@@ -37,6 +37,8 @@ type setting struct {
 	used    int           // directories with a prompt in them
 	unused  int           // directories that are only opened
 	signIn  bool          // there is one more server, which waits for a sign-in
+	web     web           // unless it has no kind, there is one more server, "web"
+	fresh   bool          // no directory has had its prompt yet
 }
 
 // A round is one OpenCode with one contestant's plugin, for one scenario. What
@@ -45,6 +47,7 @@ type round struct {
 	setting
 	ctx    context.Context
 	server *opencode.Server
+	model  *opencode.Model
 	root   string // everything that the round writes
 	mcp    testbed.Servers
 	dirs   []string // in use
@@ -55,6 +58,8 @@ type round struct {
 	took         []time.Duration // to recover, each time
 	extra, wrong int             // see count
 	atOnce       int             // starts, where a scenario counts that
+	failed       []int           // calls of web's tool until one worked
+	offered      []bool          // whether a prompt's first request had the tool
 
 	remote  *httptest.Server // the server that waits for a sign-in
 	asked   atomic.Int32     // how often that was called
@@ -82,6 +87,7 @@ func (r *round) begin(bed *testbed.Bed, who contestant) {
 	for n := range r.used {
 		r.dirs = append(r.dirs, testbed.Mkdir(r.root, fmt.Sprint("used-", n)))
 	}
+	r.model = bed.Model
 	r.mcp = bed.Servers(filepath.Join(r.root, "mcp"))
 	for _, name := range r.down {
 		r.mcp.Mark(name, "down")
@@ -94,10 +100,16 @@ func (r *round) begin(bed *testbed.Bed, who contestant) {
 	if r.signIn {
 		config["sign-in"] = map[string]any{"type": "remote", "url": r.remote.URL + "/mcp"}
 	}
+	if r.web.kind != "" {
+		config["web"] = r.web.listen(r.ctx, r.mcp)
+	}
 	r.server = bed.Start(r.ctx, r.root, r.dirs[0], map[string]any{"mcp": config}, who.configure)
 	for n := range r.unused {
 		unused := testbed.Mkdir(r.root, fmt.Sprint("unused-", n))
 		testbed.Check(r.server.Call(r.ctx, "POST", "/session", unused, struct{}{}, nil))
+	}
+	if r.fresh {
+		return
 	}
 	for _, dir := range r.dirs {
 		testbed.Must(r.server.Prompt(r.ctx, dir, "hello"))
@@ -106,6 +118,9 @@ func (r *round) begin(bed *testbed.Bed, who contestant) {
 		r.expectHealthy()
 	}
 	r.touched = r.asked.Load()
+	if r.web.kind != "" {
+		r.web.begins(r)
+	}
 }
 
 // end stops OpenCode and removes what the round wrote.
@@ -113,6 +128,7 @@ func (r *round) end() {
 	if r.remote != nil {
 		r.remote.Close()
 	}
+	r.web.end()
 	if r.server != nil {
 		testbed.Stop(r.server)
 	}
@@ -254,6 +270,7 @@ func (r *round) count() {
 	}
 	r.wrong += int(r.asked.Load() - r.touched)
 	r.extra = len(starts) - len(r.dirs)*len(r.servers) - r.back
+	r.web.count(r)
 }
 
 // countAtOnce finds the most starts after a moment that lay within overlap.

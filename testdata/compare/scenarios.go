@@ -3,6 +3,8 @@
 package main
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/mcp-reconnect/mcp-reconnect/internal/testbed"
@@ -46,6 +48,18 @@ var scenarios = []scenario{
 		setting{servers: two, down: one, used: 1}, switchedOff("a")},
 	{"unused", "as `crash`, with 12 more directories open that nobody uses", false,
 		setting{servers: two, used: 1, unused: 12}, killed(one...)},
+	{"remote-400", "a remote server restarts, and answers old sessions with 400", false,
+		setting{used: 1, web: echoing(testbed.Answers400)}, webRestarts},
+	{"remote-sse", "a remote server restarts that speaks the old HTTP+SSE transport", false,
+		setting{used: 1, web: echoing(testbed.SSE)}, webRestarts},
+	{"remote-everything", "the MCP project's reference server (streamable HTTP) restarts", false,
+		setting{used: 1, web: echoing(testbed.Reference)}, webRestarts},
+	{"remote-tools", "a remote server restarts with another tool", false,
+		setting{used: 1, web: web{kind: testbed.Answers404, before: "one", after: "two"}}, webRestarts},
+	{"first-prompt", "the first prompt; a server failed before it, and could start now", false,
+		setting{servers: one, down: one, used: 1, fresh: true}, firstPrompt},
+	{"first-prompt-cold", "the same as OpenCode starts; the server's first start fails", false,
+		setting{servers: one, used: 1, fresh: true}, firstPromptCold},
 	{"storm", "all 6 servers of 8 directories are killed at once", false,
 		setting{servers: six, used: 8}, storm},
 }
@@ -104,5 +118,38 @@ func switchedOff(name string) func(*round) {
 		r.handsOff(mcpServer{r.dirs[0], name})
 		r.mcp.Unmark(name, "down")
 		r.pause(20 * time.Second)
+	}
+}
+
+// firstPrompt has a UI read the status, which starts the servers.
+func firstPrompt(r *round) {
+	testbed.Must(r.server.MCP(r.ctx, r.dirs[0]))
+	r.pause(late)
+	r.mcp.Unmark("a", "down")
+	r.promptFirst("a")
+}
+
+// firstPromptCold has the prompt itself start the servers, as `opencode run` does.
+func firstPromptCold(r *round) {
+	r.mcp.Mark("a", "once")
+	r.promptFirst("a")
+}
+
+// promptFirst sends a prompt, and finds whether its first request offers a server's
+// tool, and how long that was in coming.
+func (r *round) promptFirst(name string) {
+	text := "first prompt of " + r.root // tells it from those of other rounds
+	since := time.Now()
+	testbed.Must(r.server.Prompt(r.ctx, r.dirs[0], text))
+	for _, request := range r.model.Requests() {
+		if strings.Contains(request.Prompt, text) {
+			r.offered = append(r.offered, slices.Contains(request.Tools, name+"_echo"))
+			r.took = append(r.took, request.At.Sub(since))
+			break
+		}
+	}
+	r.pause(settling)
+	if testbed.Must(r.server.MCP(r.ctx, r.dirs[0]))[name].Status == "connected" {
+		r.back++
 	}
 }

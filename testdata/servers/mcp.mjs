@@ -9,7 +9,7 @@
 //   NAME.flap   while it exists, the server exits a moment after it was connected
 //   NAME.log    gets a line for each start: the pid and the working directory
 //   NAME.tools  gets a line whenever its tools are listed, as OpenCode does to connect it: the pid
-// Variables, both for ../compare:
+// Variables, for ../compare and ../chaos:
 //   MCP_TEST_TIMES   if set, a line of NAME.log ends in the time of the start as well (ms since 1970)
 //   MCP_TEST_LIFE    after so many milliseconds the server dies
 import { rmSync } from "node:fs"
@@ -19,7 +19,7 @@ import { answer, steering } from "./tools.mjs"
 const name = process.argv[2]
 const { append, exists, file } = steering(name)
 
-const time = process.env.MCP_TEST_TIMES ? ` ${Date.now()}` : "" // for ../compare
+const time = process.env.MCP_TEST_TIMES ? ` ${Date.now()}` : ""
 append("log", `${process.pid} ${process.cwd()}${time}`)
 if (exists("down")) process.exit(1)
 if (exists("once")) {

@@ -16,19 +16,20 @@ import (
 type kind string
 
 const (
-	kill       kind = "kill"       // a stdio server
-	killAll    kind = "kill all"   // the stdio servers of a directory
-	killWorld  kind = "kill world" // every server of every directory; the remote ones come back
-	breakIt    kind = "break"      // kill a stdio server, which cannot start until it is mended
-	mend       kind = "mend"
-	stop       kind = "stop" // a remote server
-	serve      kind = "serve"
-	switchOff  kind = "switch off"
-	switchOn   kind = "switch on"
-	dispose    kind = "dispose" // of a directory's instance
-	prompt     kind = "prompt"  // which calls a tool of a server
-	averageGap      = 1200 * time.Millisecond
+	kill      kind = "kill"       // a stdio server
+	killAll   kind = "kill all"   // the stdio servers of a directory
+	killWorld kind = "kill world" // every server of every directory; the remote ones come back
+	breakIt   kind = "break"      // kill a stdio server, which cannot start until it is mended
+	mend      kind = "mend"
+	stop      kind = "stop" // a remote server
+	serve     kind = "serve"
+	switchOff kind = "switch off"
+	switchOn  kind = "switch on"
+	dispose   kind = "dispose" // of a directory's instance
+	prompt    kind = "prompt"  // which calls a tool of a server
 )
+
+const averageGap = 1200 * time.Millisecond // between two steps, of which some are not possible
 
 // weights say how often each kind begins; the others follow from these.
 var weights = []struct {

@@ -15,7 +15,8 @@ const betweenPrompts = time.Second // from one prompt to the next
 // A web is a remote server. It takes a call of its tool to see whether that works.
 type web struct {
 	kind          testbed.RemoteKind
-	before, after string // its tool's name before a restart, and after it
+	before, after string        // its tool's name before a restart, and after it
+	away          time.Duration // for which everything is answered with 502, as by its proxy
 
 	listener *testbed.Remote
 	sessions struct{ first, back int } // when the scenario began, and when it was back
@@ -59,7 +60,12 @@ func webRestarts(r *round) {
 	r.pause(rest)
 	w.listener.Kill()
 	r.mcp.Steer("web", "tool", w.after)
+	if w.away > 0 {
+		r.mcp.Steer("web", "page", "502")
+	}
 	testbed.Check(w.listener.Serve(r.ctx))
+	r.pause(w.away)
+	r.mcp.Unmark("web", "page")
 	since, failed := time.Now(), 0
 	for time.Since(since) < limit {
 		next := time.Now().Add(betweenPrompts)

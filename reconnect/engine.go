@@ -10,14 +10,7 @@ import (
 	"github.com/mcp-reconnect/mcp-reconnect/plugin"
 )
 
-const (
-	lookGap      = time.Second     // events are looked at once in this time, however many there are (rule 10)
-	wakeGap      = time.Minute     // a parked server is woken once in this time (rule 13)
-	readLimit    = 3 * time.Minute // a status read that takes longer is given up (rule 16)
-	missingTries = 3               // for a command that does not exist (rule 15)
-)
-
-// The phases of a record, which are those of template/engine.js: each means the same.
+// The phases of a record, which template/shared.json explains.
 const (
 	waiting = "waiting" // a timer is set for its next try
 	trying  = "trying"  // from that timer to the status read that shows what came of it
@@ -176,7 +169,7 @@ func (e *Engine) wake() {
 }
 
 func (e *Engine) mayWake(s *record) bool {
-	if e.now.Sub(s.wokenAt) < wakeGap {
+	if e.now.Sub(s.wokenAt) < shared().Constants.WakeGap {
 		return false
 	}
 	s.wokenAt = e.now
@@ -204,7 +197,7 @@ func (e *Engine) read(s *record) {
 func (e *Engine) startRead() {
 	e.cancel(e.poll)
 	e.reading = &reading{}
-	e.limit = e.after(readLimit, func() { e.answered(nil) })
+	e.limit = e.after(shared().Constants.ReadLimit, func() { e.answered(nil) })
 	e.act(ReadStatus{})
 }
 
@@ -247,7 +240,7 @@ func (e *Engine) lookSoon() {
 	if e.look != nil {
 		return
 	}
-	e.look = e.after(e.lookedAt.Add(lookGap).Sub(e.now), func() {
+	e.look = e.after(e.lookedAt.Add(shared().Constants.LookGap).Sub(e.now), func() {
 		e.look = nil
 		e.lookedAt = e.now
 		e.read(nil)
@@ -344,13 +337,13 @@ func (e *Engine) record(name string) *record {
 // retry plans the next try: after one that failed, after a connection that did not
 // last, or at the first sight of a failure; soon, if the last delay has passed unused.
 func (e *Engine) retry(s *record, soon bool) {
-	overload := overloaded().MatchString(s.error) // rule 15
+	overload := says(s.error, "overloaded") != nil // rule 15
 	if overload {
 		e.pool.careful = true
 	}
 	limit := e.policy.MaxAttempts
-	if missing().MatchString(s.error) {
-		limit = min(limit, missingTries)
+	if says(s.error, "missing") != nil {
+		limit = min(limit, shared().Constants.MissingTries)
 	}
 	switch {
 	case s.tries >= limit:

@@ -6,17 +6,6 @@ import (
 	"sync"
 )
 
-// compiled compiles a pattern at its first use, not at every start of a program that
-// only merges.
-func compiled(pattern string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
-}
-
-var (
-	overloaded = compiled(`\b(EAGAIN|EMFILE|ENFILE|ENOMEM)\b`)
-	missing    = compiled(`\b(ENOENT|EACCES)\b.*spawn|spawn.*\b(ENOENT|EACCES)\b|Executable not found`)
-)
-
 // concerns reports whether the policy's patterns leave the server to the engine.
 func (e *Engine) concerns(name string) bool {
 	matches := func(patterns []string) bool {
@@ -52,55 +41,71 @@ func matches(pattern, name string) bool {
 	return strings.Trim(string(ps[p:]), "*") == ""
 }
 
-const (
-	errorLength = 200   // of an error that is told, in characters
-	examined    = 1_000 // of an error, before what may be a secret is taken out
+var (
+	part  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{([A-Za-z]+)\}`) })
+	word  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[\w-]{1,40}$`) }) // what a state may be
+	exprs sync.Map                                                                               // pattern -> *regexp.Regexp
 )
 
-const (
-	secret = "key|token|secret|passw?(?:or)?d?|passphrase|pwd|auth|authorization|credentials?|cookie"
-	value  = "(?:\\\\?\"[^\"\\\\]*\\\\?\"?|'[^']*'?|[^\\s\"'`,;&]+)"
-)
-
-// secrets are what harmless takes out, and what stands there instead, as in template/state.js.
-var secrets = []struct {
-	pattern func() *regexp.Regexp
-	instead string
-}{
-	{compiled(`[\x{0}-\x{1f}\x{7f}-\x{9f}\x{200b}-\x{200f}\x{2028}-\x{202e}\x{2066}-\x{2069}\x{feff}]+`), " "}, // a terminal may show it
-	{compiled("(\\w://)[^\\s\"'`]*@"), "${1}…@"},
-	{compiled("(\\w://[^\\s?#\"'`]*[?#])[^\\s\"'`]+"), "${1}…"},
-	{compiled(`(?i)\b((?:proxy-)?authorization|(?:set-)?cookie)(["']?\s*[=:]\s*["']?)[^"'\n]+`), "${1}${2}…"},
-	{compiled("(?i)\\b(bearer|basic)\\s+[^\\s\"'`,]+"), "${1} …"},
-	{compiled(`(?i)((?:^|[^a-z])[\w-]{0,40}?(?:` + secret + `)[\w-]{0,20}\\?["']?\s{0,3}[=:]\s{0,3})` + value), "${1}…"},
-	{compiled(`(?i)(--?[\w-]{0,40}?(?:` + secret + `)\s{1,3})` + value), "${1}…"},
+// expression compiles a pattern of shared.json at its first use. It ignores case, as the
+// flags iu of JavaScript do.
+func expression(pattern string) *regexp.Regexp {
+	if e, ok := exprs.Load(pattern); ok {
+		return e.(*regexp.Regexp)
+	}
+	e := regexp.MustCompile("(?i)" + spelledOut(pattern))
+	exprs.Store(pattern, e)
+	return e
 }
 
-var (
-	lastWord  = compiled(`\S{0,200}$`)
-	long      = compiled(`[\w+=-]{20,}`)
-	twoDigits = compiled(`\d.*\d`)
-	letter    = compiled(`[A-Za-z]`)
-	word      = compiled(`^[\w-]{1,40}$`) // what a state may be
-)
+// spelledOut is a pattern with its parts in their places.
+func spelledOut(pattern string) string {
+	return part().ReplaceAllStringFunc(pattern, func(name string) string { return spelledOut(shared().Parts[strings.Trim(name, "{}")]) })
+}
 
-// harmless is an error without what may be a secret in it: errors quote addresses,
-// headers and command lines. The values of OpenCode's variables are not known here.
-func harmless(text string) string {
-	if runes := []rune(text); len(runes) > examined {
-		text = lastWord().ReplaceAllString(string(runes[:examined]), "…")
-	}
-	for _, s := range secrets {
-		text = s.pattern().ReplaceAllString(text, s.instead)
-	}
-	text = long().ReplaceAllStringFunc(text, func(word string) string {
-		if twoDigits().MatchString(word) && letter().MatchString(word) {
-			return "…"
+// first returns the first characters of a text.
+func first(length int, text string) string {
+	for at := range text {
+		if length == 0 {
+			return text[:at]
 		}
-		return word
-	})
-	if runes := []rune(text); len(runes) > errorLength {
-		text = string(runes[:errorLength])
+		length--
 	}
 	return text
+}
+
+// says reports whether an error is one of a kind of shared.json: nil, or what the
+// pattern that fits and its groups are.
+func says(text, kind string) []string {
+	text = first(shared().Constants.Classified, text)
+	for _, pattern := range shared().Errors[kind] {
+		if match := expression(pattern).FindStringSubmatch(text); match != nil {
+			return match
+		}
+	}
+	return nil
+}
+
+// harmless is an error without what may be a secret in it: errors quote addresses,
+// headers and command lines. It is cut before it is looked at: a server may say whatever
+// it likes. The values of OpenCode's variables are not known here.
+func harmless(text string) string {
+	if head := first(shared().Constants.Examined, text); head != text {
+		text = expression(shared().Cut).ReplaceAllString(head, "…")
+	}
+	for _, s := range shared().Secrets {
+		if s.When == nil {
+			text = expression(s.Pattern).ReplaceAllString(text, s.Instead)
+			continue
+		}
+		text = expression(s.Pattern).ReplaceAllStringFunc(text, func(match string) string {
+			for _, pattern := range s.When {
+				if !expression(pattern).MatchString(match) {
+					return match
+				}
+			}
+			return s.Instead
+		})
+	}
+	return first(shared().Constants.ErrorLength, text)
 }

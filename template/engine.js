@@ -24,30 +24,23 @@
 //
 // A server without a record is well, or was never seen to fail.
 
-const LOOK_GAP = 1_000 // events are looked at once in this time, however many there are (rule 10)
-const WAKE_GAP = 60_000 // a parked server is woken once in this time (rule 13)
-const READ_LIMIT = 180_000 // a status read that takes longer is given up (rule 16)
-const SLEEP = 30_000 // a timer this late means that the machine slept (rule 14)
-const MISSING_TRIES = 3 // for a command that does not exist (rule 15)
+const { lookGap: LOOK_GAP, wakeGap: WAKE_GAP, readLimit: READ_LIMIT, sleep: SLEEP, missingTries: MISSING_TRIES } = SHARED.constants
 const SAVE_DELAY = 100 // what changes within this time is written at once (rule 18)
 const SAVE_TRIES = 8 // where it cannot be written; the delay doubles
 const STEER_DELAY = 100 // from a sign that control changed to the look at it (rule 19)
 
-const OVERLOADED = /\b(EAGAIN|EMFILE|ENFILE|ENOMEM)\b/
-const MISSING = /\b(ENOENT|EACCES)\b.*spawn|spawn.*\b(ENOENT|EACCES)\b|Executable not found/
-
 // What all copies of the plugin in this process share (rules 5 and 6): the
 // engine that owns each directory, and the connects in flight. It exists only
 // while an engine does.
-const SHARED = Symbol.for("mcp-reconnect/1") // 1 is the shape of what is shared
+const REGISTRY = Symbol.for("mcp-reconnect/1") // 1 is the shape of what is shared
 
 function shared() {
-  return (globalThis[SHARED] ??= { engines: new Map(), running: 0, queue: [], careful: false })
+  return (globalThis[REGISTRY] ??= { engines: new Map(), running: 0, queue: [], careful: false })
 }
 
 function dropSharedIfUnused() {
   const { engines, running, queue } = shared()
-  if (engines.size === 0 && running === 0 && queue.length === 0) delete globalThis[SHARED]
+  if (engines.size === 0 && running === 0 && queue.length === 0) delete globalThis[REGISTRY]
 }
 
 // A slot is the permission for one connect, granted first come, first served.
@@ -297,9 +290,9 @@ function createEngine(directory, host) {
   // Plans the next try: after one that failed, after a connection that did not last,
   // or at the first sight of a failure; soon, if the last delay has passed unused.
   function retry(s, soon = false) {
-    const overloaded = OVERLOADED.test(s.error) // rule 15
+    const overloaded = says(s.error, "overloaded") // rule 15
     if (overloaded) beCareful()
-    const limit = MISSING.test(s.error) ? Math.min(MISSING_TRIES, SETTINGS.maxAttempts) : SETTINGS.maxAttempts
+    const limit = says(s.error, "missing") ? Math.min(MISSING_TRIES, SETTINGS.maxAttempts) : SETTINGS.maxAttempts
     if (s.tries < limit) return move(s, "waiting", overloaded ? jittered(SETTINGS.maxDelay) : backoff(soon ? 0 : s.tries))
     move(s, "parked", jittered(SETTINGS.probeInterval))
     if (s.announced) return

@@ -5,8 +5,6 @@
 // other end. Where a file cannot be read or written, all else goes on.
 
 const STATE_FORMAT = 1 // of a state file; readers leave newer ones alone
-const ERROR_LENGTH = 200 // of an error in a state file, in characters
-const EXAMINED = 1_000 // of an error, before what may be a secret is taken out
 const READ_LIMIT_BYTES = 1 << 20 // more than any file here has
 const WATCH_INTERVAL = 500 // where changes have to be looked for
 
@@ -149,29 +147,4 @@ function isAlive(pid) {
   } catch (error) {
     return error?.code !== "ESRCH"
   }
-}
-
-const SECRET = "key|token|secret|passw?(?:or)?d?|passphrase|pwd|auth|authorization|credentials?|cookie"
-const SECRET_VARIABLE = /KEY|TOKEN|SECRET|PASS|PWD|AUTH(?!OR)|CREDENTIAL|COOKIE/i
-const VALUE = `(?:\\\\?"[^"\\\\]*\\\\?"?|'[^']*'?|[^\\s"'\`,;&]+)`
-const HEADER = /\b((?:proxy-)?authorization|(?:set-)?cookie)(["']?\s*[=:]\s*["']?)[^"'\n]+/gi
-const ASSIGNED = new RegExp(`((?:^|[^a-z])[\\w-]{0,40}?(?:${SECRET})[\\w-]{0,20}\\\\?["']?\\s{0,3}[=:]\\s{0,3})${VALUE}`, "gi")
-const FLAG = new RegExp(`(--?[\\w-]{0,40}?(?:${SECRET})\\s{1,3})${VALUE}`, "gi")
-
-// An error without what may be a secret in it: errors quote addresses, headers and
-// command lines. It is cut before it is looked at: a server may say whatever it likes.
-function harmless(error) {
-  let text = error.length > EXAMINED ? error.slice(0, EXAMINED).replace(/\S{0,200}$/, "…") : error
-  const secrets = Object.entries(process.env).flatMap(([name, value]) => (SECRET_VARIABLE.test(name) && value.length >= 6 ? [value] : []))
-  for (const secret of secrets.sort((a, b) => b.length - a.length)) text = text.replaceAll(secret, "…") // a longer one may begin as a shorter one
-  text = text
-    .replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]+/g, " ") // a terminal may show it
-    .replace(/(\w:\/\/)[^\s"'`@]{0,400}(?:@[^\s"'`@]{0,400})*@/g, "$1…@")
-    .replace(/(\w:\/\/[^\s?#"'`]{0,400}[?#])[^\s"'`]+/g, "$1…")
-    .replace(HEADER, "$1$2…")
-    .replace(/\b(bearer|basic)\s+[^\s"'`,]+/gi, "$1 …")
-    .replace(ASSIGNED, "$1…")
-    .replace(FLAG, "$1…")
-    .replace(/[\w+=-]{20,}/g, (word) => (/\d.*\d/.test(word) && /[a-z]/i.test(word) ? "…" : word))
-  return [...text].slice(0, ERROR_LENGTH).join("")
 }

@@ -28,8 +28,12 @@ type Data struct {
 var (
 	//go:embed plugin.js.tmpl
 	head string
+	//go:embed shared.json
+	shared []byte
 	//go:embed engine.js
 	engine string
+	//go:embed words.js
+	words string
 	//go:embed state.js
 	state string
 	//go:embed opencode1.js
@@ -55,6 +59,20 @@ var parsed = sync.OnceValue(func() *template.Template {
 // most runs only compare them with a file.
 type Rendering []string
 
+// Shared returns shared.json: the data that the engine here shares with the one of
+// package reconnect. It is not to be changed.
+func Shared() []byte { return shared }
+
+// compactShared is shared.json on one line, safe in a script.
+var compactShared = sync.OnceValue(func() string {
+	var compact, safe bytes.Buffer
+	if err := json.Compact(&compact, shared); err != nil {
+		panic(err)
+	}
+	json.HTMLEscape(&safe, compact.Bytes())
+	return safe.String()
+})
+
 // Bytes returns the script.
 func (r Rendering) Bytes() []byte { return []byte(strings.Join(r, "")) }
 
@@ -68,13 +86,13 @@ func Render(data Data, hosts ...Host) ([]Rendering, error) {
 	var filled strings.Builder
 	if err := parsed().Execute(&filled, struct {
 		Data
-		Marker string
-	}{data, Marker}); err != nil {
+		Marker, Shared string
+	}{data, Marker, compactShared()}); err != nil {
 		return nil, err
 	}
 	var renderings []Rendering
 	for _, host := range hosts {
-		renderings = append(renderings, Rendering{filled.String(), engine, "\n", state, "\n", host.adapter})
+		renderings = append(renderings, Rendering{filled.String(), engine, "\n", words, "\n", state, "\n", host.adapter})
 	}
 	return renderings, nil
 }

@@ -1,0 +1,40 @@
+package reconnect
+
+import (
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/mcp-reconnect/mcp-reconnect/template"
+)
+
+// shared is what this engine shares with the plugin's: template/shared.json, parsed when
+// it is first needed, not at every start of a program that only merges.
+var shared = sync.OnceValue(func() (s struct {
+	Constants struct {
+		LookGap      time.Duration // events are looked at once in this time, however many there are (rule 10)
+		WakeGap      time.Duration // a parked server is woken once in this time (rule 13)
+		ReadLimit    time.Duration // a status read that takes longer is given up (rule 16)
+		MissingTries int           // for a command that does not exist (rule 15)
+		Classified   int           // of an error, before it is found out what it says, in characters
+		Examined     int           // of an error, before what may be a secret is taken out
+		ErrorLength  int           // of an error that is told
+	}
+	Phases  map[string]string   // with what each means
+	Errors  map[string][]string // patterns of each kind
+	Parts   map[string]string   // of patterns, where they stand as {name}
+	Cut     string              // the pattern of what goes from the end of an error that is cut
+	Secrets []struct {
+		Pattern string
+		When    []string // patterns that what matches has to match, too
+		Instead string   // as for Regexp.Expand; with When, as it is
+	}
+}) {
+	if err := json.Unmarshal(template.Shared(), &s); err != nil {
+		panic(err) // it is a part of the program
+	}
+	for _, ms := range []*time.Duration{&s.Constants.LookGap, &s.Constants.WakeGap, &s.Constants.ReadLimit} {
+		*ms *= time.Millisecond
+	}
+	return s
+})

@@ -1,0 +1,43 @@
+// ---- Words -------------------------------------------------------------------
+//
+// What errors say, and what of them may be shown. The patterns are SHARED's, which mean
+// the same here and in package reconnect. Each is compiled when it is first used.
+
+const SECRET_VARIABLE = /KEY|TOKEN|SECRET|PASS|PWD|AUTH(?!OR)|CREDENTIAL|COOKIE/i
+
+const expressions = new Map() // pattern -> RegExp
+
+function expression(pattern) {
+  const spelledOut = (text) => text.replace(/\{([a-z]+)\}/gi, (_, part) => spelledOut(SHARED.parts[part]))
+  if (!expressions.has(pattern)) expressions.set(pattern, new RegExp(spelledOut(pattern), "giu"))
+  return expressions.get(pattern)
+}
+
+// The first characters of a text.
+function first(length, text) {
+  return [...text.slice(0, 2 * length)].slice(0, length).join("")
+}
+
+// Whether an error is one of a kind of SHARED.errors: null, or what the pattern that fits
+// and its groups are.
+function says(error, kind) {
+  const text = first(SHARED.constants.classified, error)
+  for (const pattern of SHARED.errors[kind]) {
+    const [match] = text.matchAll(expression(pattern))
+    if (match) return match
+  }
+  return null
+}
+
+// An error without what may be a secret in it: errors quote addresses, headers and
+// command lines. It is cut before it is looked at: a server may say whatever it likes.
+function harmless(error) {
+  const { examined, errorLength } = SHARED.constants
+  const secrets = Object.entries(process.env).flatMap(([name, value]) => (SECRET_VARIABLE.test(name) && value.length >= 6 ? [value] : []))
+  for (const secret of secrets.sort((a, b) => b.length - a.length)) error = error.replaceAll(secret, "…") // a longer one may begin as a shorter one
+  let text = first(examined, error)
+  if (text.length < error.length) text = text.replace(expression(SHARED.cut), "…")
+  for (const { pattern, when, instead } of SHARED.secrets)
+    text = text.replace(expression(pattern), when ? (match) => (when.every((p) => match.search(expression(p)) >= 0) ? instead : match) : instead)
+  return first(errorLength, text)
+}

@@ -2,6 +2,7 @@ package reconnect
 
 import (
 	"encoding/json"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,15 +17,18 @@ var shared = sync.OnceValue(func() (s struct {
 		WakeGap      time.Duration // a parked server is woken once in this time (rule 13)
 		ReadLimit    time.Duration // a status read that takes longer is given up (rule 16)
 		MissingTries int           // for a command that does not exist (rule 15)
+		MostCalls    int           // running ones that are remembered (rule 20)
 		Classified   int           // of an error, before it is found out what it says, in characters
 		Examined     int           // of an error, before what may be a secret is taken out
 		ErrorLength  int           // of an error that is told
 	}
-	Phases  map[string]string   // with what each means
-	Errors  map[string][]string // patterns of each kind
-	Parts   map[string]string   // of patterns, where they stand as {name}
-	Cut     string              // the pattern of what goes from the end of an error that is cut
-	Secrets []struct {
+	Phases   map[string]string   // with what each means
+	Errors   map[string][]string // patterns of each kind
+	Parts    map[string]part     // of patterns, where they stand as {name}
+	Cut      string              // the pattern of what goes from the end of an error that is cut
+	Variable string              // the pattern of a variable's name whose value is secret
+	Secrets  []struct {
+		What    string
 		Pattern string
 		When    []string // patterns that what matches has to match, too
 		Instead string   // as for Regexp.Expand; with When, as it is
@@ -38,3 +42,16 @@ var shared = sync.OnceValue(func() (s struct {
 	}
 	return s
 })
+
+// A part of patterns is a pattern; in the file it may be a list, which stands for any of it.
+type part string
+
+func (p *part) UnmarshalJSON(text []byte) error {
+	var any []string
+	if text[0] != '[' {
+		return json.Unmarshal(text, (*string)(p))
+	}
+	err := json.Unmarshal(text, &any)
+	*p = part("(?:" + strings.Join(any, "|") + ")")
+	return err
+}

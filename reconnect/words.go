@@ -42,25 +42,31 @@ func matches(pattern, name string) bool {
 }
 
 var (
-	part  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{([A-Za-z]+)\}`) })
-	word  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[\w-]{1,40}$`) }) // what a state may be
-	exprs sync.Map                                                                               // pattern -> *regexp.Regexp
+	partName    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{([A-Za-z]+)\}`) })
+	word        = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[\w-]{1,40}$`) }) // what a state may be
+	expressions sync.Map                                                                               // pattern -> *regexp.Regexp
 )
 
 // expression compiles a pattern of shared.json at its first use. It ignores case, as the
 // flags iu of JavaScript do.
 func expression(pattern string) *regexp.Regexp {
-	if e, ok := exprs.Load(pattern); ok {
+	if e, ok := expressions.Load(pattern); ok {
 		return e.(*regexp.Regexp)
 	}
 	e := regexp.MustCompile("(?i)" + spelledOut(pattern))
-	exprs.Store(pattern, e)
+	expressions.Store(pattern, e)
 	return e
 }
 
 // spelledOut is a pattern with its parts in their places.
 func spelledOut(pattern string) string {
-	return part().ReplaceAllStringFunc(pattern, func(name string) string { return spelledOut(shared().Parts[strings.Trim(name, "{}")]) })
+	return partName().ReplaceAllStringFunc(pattern, func(name string) string {
+		part, ok := shared().Parts[strings.Trim(name, "{}")]
+		if !ok {
+			panic("shared.json has no part " + name)
+		}
+		return spelledOut(string(part))
+	})
 }
 
 // first returns the first characters of a text.
@@ -91,7 +97,7 @@ func says(text, kind string) []string {
 // it likes. The values of OpenCode's variables are not known here.
 func harmless(text string) string {
 	if head := first(shared().Constants.Examined, text); head != text {
-		text = expression(shared().Cut).ReplaceAllString(head, "…")
+		text = expression(shared().Cut).ReplaceAllString(head, "") + "…"
 	}
 	for _, s := range shared().Secrets {
 		if s.When == nil {

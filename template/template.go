@@ -29,7 +29,7 @@ var (
 	//go:embed plugin.js.tmpl
 	head string
 	//go:embed shared.json
-	shared []byte
+	shared string
 	//go:embed engine.js
 	engine string
 	//go:embed words.js
@@ -60,18 +60,8 @@ var parsed = sync.OnceValue(func() *template.Template {
 type Rendering []string
 
 // Shared returns shared.json: the data that the engine here shares with the one of
-// package reconnect. It is not to be changed.
-func Shared() []byte { return shared }
-
-// compactShared is shared.json on one line, safe in a script.
-var compactShared = sync.OnceValue(func() string {
-	var compact, safe bytes.Buffer
-	if err := json.Compact(&compact, shared); err != nil {
-		panic(err)
-	}
-	json.HTMLEscape(&safe, compact.Bytes())
-	return safe.String()
-})
+// package reconnect. It stands in a rendering as it is, since JSON is an expression.
+func Shared() []byte { return []byte(shared) }
 
 // Bytes returns the script.
 func (r Rendering) Bytes() []byte { return []byte(strings.Join(r, "")) }
@@ -87,7 +77,7 @@ func Render(data Data, hosts ...Host) ([]Rendering, error) {
 	if err := parsed().Execute(&filled, struct {
 		Data
 		Marker, Shared string
-	}{data, Marker, compactShared()}); err != nil {
+	}{data, Marker, strings.TrimSpace(shared)}); err != nil {
 		return nil, err
 	}
 	var renderings []Rendering

@@ -3,14 +3,23 @@
 // What errors say, and what of them may be shown. The patterns are SHARED's, which mean
 // the same here and in package reconnect. Each is compiled when it is first used.
 
-const SECRET_VARIABLE = /KEY|TOKEN|SECRET|PASS|PWD|AUTH(?!OR)|CREDENTIAL|COOKIE/i
-
 const expressions = new Map() // pattern -> RegExp
 
 function expression(pattern) {
-  const spelledOut = (text) => text.replace(/\{([a-z]+)\}/gi, (_, part) => spelledOut(SHARED.parts[part]))
   if (!expressions.has(pattern)) expressions.set(pattern, new RegExp(spelledOut(pattern), "giu"))
   return expressions.get(pattern)
+}
+
+// A pattern with its parts in their places; one that is a list stands for any of it.
+function spelledOut(pattern) {
+  return pattern.replace(/\{([a-z]+)\}/gi, (_, name) => {
+    const part = SHARED.parts[name]
+    return spelledOut(typeof part === "string" ? part : `(?:${part.join("|")})`)
+  })
+}
+
+function fits(pattern, text) {
+  return text.search(expression(pattern)) >= 0
 }
 
 // The first characters of a text.
@@ -33,11 +42,11 @@ function says(error, kind) {
 // command lines. It is cut before it is looked at: a server may say whatever it likes.
 function harmless(error) {
   const { examined, errorLength } = SHARED.constants
-  const secrets = Object.entries(process.env).flatMap(([name, value]) => (SECRET_VARIABLE.test(name) && value.length >= 6 ? [value] : []))
+  const secrets = Object.entries(process.env).flatMap(([name, value]) => (value.length >= 6 && fits(SHARED.variable, name) ? [value] : []))
   for (const secret of secrets.sort((a, b) => b.length - a.length)) error = error.replaceAll(secret, "…") // a longer one may begin as a shorter one
   let text = first(examined, error)
-  if (text.length < error.length) text = text.replace(expression(SHARED.cut), "…")
+  if (text.length < error.length) text = text.replace(expression(SHARED.cut), "") + "…"
   for (const { pattern, when, instead } of SHARED.secrets)
-    text = text.replace(expression(pattern), when ? (match) => (when.every((p) => match.search(expression(p)) >= 0) ? instead : match) : instead)
+    text = text.replace(expression(pattern), when ? (match) => (when.every((other) => fits(other, match)) ? instead : match) : instead)
   return first(errorLength, text)
 }

@@ -53,6 +53,7 @@ func rendered(t testing.TB) string {
 	}
 	return string(js) + `
 		export function judge(text) {
+			if (text === "…compiled") return { told: String(expressions.size), says: {} }
 			const said = {}
 			for (const kind of Object.keys(SHARED.errors)) {
 				const match = says(text, kind)
@@ -434,6 +435,14 @@ func TestPatternsMeanTheSameInEveryEngine(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestNoPatternIsCompiledBeforeItIsNeeded: OpenCode starts with each plugin.
+func TestNoPatternIsCompiledBeforeItIsNeeded(t *testing.T) {
+	judge := inGoja(t, "{}")
+	if v := judge(t, "…compiled"); v.Told != "0" {
+		t.Errorf("%s patterns are compiled at the start", v.Told)
 	}
 }
 

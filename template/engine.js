@@ -24,7 +24,11 @@
 //
 // A server without a record is well, or was never seen to fail.
 
-const { lookGap: LOOK_GAP, wakeGap: WAKE_GAP, readLimit: READ_LIMIT, sleep: SLEEP, missingTries: MISSING_TRIES } = SHARED.constants
+const LOOK_GAP = SHARED.constants.lookGap // events are looked at once in this time, however many there are (rule 10)
+const WAKE_GAP = SHARED.constants.wakeGap // a parked server is woken once in this time (rule 13)
+const READ_LIMIT = SHARED.constants.readLimit // a status read that takes longer is given up (rule 16)
+const SLEEP = SHARED.constants.sleep // a timer this late means that the machine slept (rule 14)
+const MISSING_TRIES = SHARED.constants.missingTries // for a command that does not exist (rule 15)
 const SAVE_DELAY = 100 // what changes within this time is written at once (rule 18)
 const SAVE_TRIES = 8 // where it cannot be written; the delay doubles
 const STEER_DELAY = 100 // from a sign that control changed to the look at it (rule 19)

@@ -1,7 +1,9 @@
 // ---- Words -------------------------------------------------------------------
 //
 // What errors say, and what of them may be shown. The patterns are SHARED's, which mean
-// the same here and in package reconnect. Each is compiled when it is first used.
+// the same here and in package reconnect: case does not count, {part} is one of
+// SHARED.parts, and no pattern uses what engines read in ways of their own. Each is
+// compiled when it is first used.
 
 const expressions = new Map() // pattern -> RegExp
 

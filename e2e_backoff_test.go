@@ -74,11 +74,12 @@ func stayOff(t *testing.T, a *app) *world {
 	w := backingOff(t, a, "unwanted")
 	w.post("/mcp/unwanted/disconnect")
 	w.wants("unwanted", "disabled")
+	before := w.starts("unwanted")
 	w.unmark("unwanted", "down")
 	w.outwait()
 	w.wants("unwanted", "disabled")
-	if n := w.starts("unwanted"); n != 2 {
-		t.Errorf("it was started %d times", n)
+	if n := w.starts("unwanted"); n != before {
+		t.Errorf("it was started %d times more", n-before)
 	}
 	return w
 }
@@ -121,16 +122,17 @@ func flapping(t *testing.T, a *app) {
 	given := func() int { return w.logged("flapping is still failed after") }
 	w.eventually("it is parked", func() bool { return given() > 0 })
 	w.recovers("steady")
-	if n := w.starts("flapping"); n != 5 { // OpenCode's own, and as many as there are tries
-		t.Errorf("it was started %d times", n)
+	starts := w.starts("flapping")
+	if starts != 6 { // OpenCode's own, as many as there are tries, and one for what their short lives took back (rule 12)
+		t.Errorf("it was started %d times", starts)
 	}
 
 	w.prompt("hello again") // rule 13: wakes it, once a minute
-	w.eventually("it is tried once more", func() bool { return w.starts("flapping") == 6 && w.ended("flapping") })
+	w.eventually("it is tried once more", func() bool { return w.starts("flapping") == starts+1 && w.ended("flapping") })
 	w.prompt("and again")
 	w.recovers("steady")
-	if n := w.starts("flapping"); n != 6 {
-		t.Errorf("after two prompts it was started %d times more", n-5)
+	if n := w.starts("flapping") - starts; n > 2 { // the second one wakes it when the minute is over
+		t.Errorf("after two prompts it was started %d times more", n)
 	}
 	if given() != 1 {
 		t.Errorf("the log says %d times that it is parked", given())

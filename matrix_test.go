@@ -61,6 +61,7 @@ func TestVersions(t *testing.T) {
 				{"late remote", func(t *testing.T, a *app) { remotes(t, a, tt.signIn) }},
 				{"switched off", switchedOff},
 				{"killed", tt.killed},
+				{"first prompt", firstPrompt},
 				{"password", func(t *testing.T, _ *app) {
 					s := persistent(tt.version)
 					s.password = "it's a secret"
@@ -179,7 +180,8 @@ func killedNoticedAtPrompt(t *testing.T, a *app) {
 	}
 }
 
-// killedUnnoticed: OpenCode calls a dead server connected, and so it is left alone.
+// killedUnnoticed: OpenCode calls a dead server connected, and it is left alone until a
+// call has proven that it is dead (rule 20).
 func killedUnnoticed(t *testing.T, a *app) {
 	w := a.project(t).stdios("killed", "late")
 	w.mark("late", "down")
@@ -191,6 +193,13 @@ func killedUnnoticed(t *testing.T, a *app) {
 	w.connects("late")
 	w.wants("killed", "connected")
 	if n := w.starts("killed"); n != 1 {
+		t.Errorf("it was started %d times before a call", n)
+	}
+	if said := w.prompt("call killed_echo").said(); said != "Not connected" {
+		t.Errorf("a call of a dead server says %q", said)
+	}
+	w.works("killed", "killed_echo")
+	if n := w.starts("killed"); n != 2 {
 		t.Errorf("it was started %d times", n)
 	}
 }

@@ -19,6 +19,7 @@ const answerInterval = 50 * time.Millisecond
 func retryCommand(s System) subcommand {
 	flags := retryFlags{
 		all:       &flagText{name: "all", usage: "try every failed server, as without names"},
+		force:     &flagText{name: "force", usage: "restart the named servers that are connected, too"},
 		directory: &flagText{name: "directory", value: "DIR", usage: "only in this project directory"},
 		wait:      &flagText{name: "wait", value: "DURATION", usage: "wait so long for what becomes of it; 0s to 1h", initial: "10s"},
 		dataDir:   newInstalledFlag(),
@@ -28,7 +29,7 @@ func retryCommand(s System) subcommand {
 			Name:      "retry",
 			Usage:     "forget back-off and try failed servers now, in every running OpenCode",
 			UsageText: "mcp-reconnect retry [SERVER…] [flags]",
-			Flags:     flagsOf([]*flagText{flags.all, flags.directory, flags.wait, flags.dataDir}),
+			Flags:     flagsOf([]*flagText{flags.all, flags.force, flags.directory, flags.wait, flags.dataDir}),
 			Action: func(c *cli.Context) error {
 				options, err := flags.options(c.Args().Slice(), s)
 				if err != nil {
@@ -41,11 +42,12 @@ func retryCommand(s System) subcommand {
 	}
 }
 
-type retryFlags struct{ all, directory, wait, dataDir *flagText }
+type retryFlags struct{ all, force, directory, wait, dataDir *flagText }
 
 type retryOptions struct {
 	dir       string
 	servers   []string // none means all
+	force     bool     // restart those that are connected, too
 	directory string   // "" means all
 	wait      time.Duration
 }
@@ -58,6 +60,12 @@ func (f retryFlags) options(names []string, s System) (retryOptions, error) {
 		return o, err
 	case all && len(names) > 0 && f.all.IsSet():
 		return o, usagef("--all and names of servers exclude each other")
+	}
+	if o.force, err = f.force.on(s); err != nil {
+		return o, err
+	}
+	if o.force && len(names) == 0 {
+		return o, usagef("--force needs the name of a server: mcp-reconnect retry --force SERVER…")
 	}
 	for _, name := range names {
 		if err := checkNotContent(setting{name, "retry"}); err != nil {
@@ -110,7 +118,7 @@ func runRetry(o retryOptions, s System) error {
 	}
 	if len(before) == 0 {
 		// A watch may still wait for its OpenCode.
-		if _, err := state.RequestRetry(o.dir, nil, nil); err != nil && !errors.Is(err, state.ErrNotInstalled) {
+		if _, err := state.RequestRetry(o.dir, state.Retry{}); err != nil && !errors.Is(err, state.ErrNotInstalled) {
 			return hintOf(err)
 		}
 		fmt.Fprintf(s.Stderr, "mcp-reconnect: no directory is in use in an OpenCode that has loaded the plugin from %s, or that is watched\n", oneline.Text(o.dir))
@@ -124,7 +132,11 @@ func runRetry(o retryOptions, s System) error {
 		slices.Sort(directories)
 		directories = slices.Compact(directories)
 	}
-	at, err := state.RequestRetry(o.dir, o.servers, directories)
+	asked := state.Retry{Servers: o.servers, Directories: directories}
+	if o.force {
+		asked.Force = o.servers
+	}
+	at, err := state.RequestRetry(o.dir, asked)
 	if err != nil {
 		return hintOf(err)
 	}
@@ -136,7 +148,11 @@ func runRetry(o retryOptions, s System) error {
 	if err != nil {
 		return err
 	}
-	return report(fates, s)
+	err = report(fates, s)
+	if slices.ContainsFunc(fates, func(f fate) bool { return f.untouched }) {
+		fmt.Fprintln(s.Stderr, "mcp-reconnect: a server that is connected was left alone\nmcp-reconnect: hint: with --force it is restarted")
+	}
+	return err
 }
 
 // instances are those that are in use, and asked.
@@ -175,6 +191,8 @@ type fate struct {
 	final    bool // it will not change by waiting
 	failed   bool
 	err      string
+
+	untouched bool // it was connected, and nothing was done
 }
 
 // await waits for what becomes of the servers that the retry is about.
@@ -225,7 +243,7 @@ func (o retryOptions) fates(before state.Instance, now []state.Instance, at time
 		f := f
 		f.name = name
 		if f.result == "" {
-			f.see(serverOf(now[n], name))
+			f.see(serverOf(now[n], name), o)
 		}
 		all = append(all, f)
 	}
@@ -233,14 +251,17 @@ func (o retryOptions) fates(before state.Instance, now []state.Instance, at time
 }
 
 // see takes what a plugin that has seen the retry says of the server now.
-func (f *fate) see(server *state.Server) {
+func (f *fate) see(server *state.Server, o retryOptions) {
 	switch {
 	case server == nil:
 		f.result, f.final = "no longer configured", true
-	case server.Phase == "skipped":
+	case server.Phase == "skipped", server.Skipped && o.force && server.Status == "connected":
 		f.result, f.final, f.failed = "left alone, as the policy says", true, true
+	case o.force && server.Status == "connected" && (server.Phase == "trying" || !server.Retried):
+		f.result, f.failed = "still being restarted", true
 	case server.Status != "failed":
 		f.result, f.final = server.Status, true
+		f.untouched = len(o.servers) > 0 && server.Status == "connected" && !server.Retried
 	case server.Phase == "trying" || !server.Retried:
 		f.result, f.failed = "still being tried", true
 	default:

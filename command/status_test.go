@@ -1,6 +1,7 @@
 package command
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +66,7 @@ func TestWhatBecameOfARetry(t *testing.T) {
 		return answered(state.Server{Name: "a", Status: status, Phase: phase, Retried: retried})
 	}
 	const pending, final, fails = false, true, true
+	force := []string{"a", "--force"} // stands for the flag
 	for _, tt := range []struct {
 		name          string
 		servers       []string
@@ -85,8 +87,15 @@ func TestWhatBecameOfARetry(t *testing.T) {
 		{"is named", []string{"a"}, asked, a("connected", "", false), "connected", final, !fails},
 		{"failed meanwhile", nil, state.Instance{Pid: 7, Directory: "/p"}, a("failed", "waiting", true), "still failed", final, fails},
 		{"is not known yet", nil, state.Instance{Pid: 7, Directory: "/p"}, answered(), "its status is not known yet", pending, fails},
+		{"is not restarted yet", force, asked, a("connected", "", false), "still being restarted", pending, fails},
+		{"is being restarted", force, asked, a("connected", "trying", true), "still being restarted", pending, fails},
+		{"was restarted", force, asked, a("connected", "up", true), "connected", final, !fails},
+		{"did not come back", force, asked, a("failed", "waiting", true), "still failed", final, fails},
+		{"may not be restarted", force, asked, answered(state.Server{Name: "a", Status: "connected", Skipped: true}), "left alone, as the policy says", final, fails},
+		{"is switched off", force, asked, a("disabled", "", false), "disabled", final, !fails},
 	} {
-		got := retryOptions{servers: tt.servers}.fates(tt.before, tt.now, at)
+		forced := slices.Contains(tt.servers, "--force")
+		got := retryOptions{servers: tt.servers, force: forced}.fates(tt.before, tt.now, at)
 		if len(got) != 1 || got[0].result != tt.result || got[0].final != tt.final || got[0].failed != tt.failed {
 			t.Errorf("%s: %+v", tt.name, got)
 		}

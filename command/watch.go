@@ -77,7 +77,7 @@ type watchFlags struct {
 }
 
 func (f watchFlags) all() []cli.Flag {
-	policy := slices.DeleteFunc(slices.Clone(f.policy), func(f *flagText) bool { return f.name == "notify" }) // which is the plugin's alone
+	policy := slices.DeleteFunc(slices.Clone(f.policy), func(f *flagText) bool { return f.name == "notify" || f.name == "hold-prompt" }) // which are the plugin's alone
 	return flagsOf([]*flagText{f.url, f.passwordFile, f.format, f.listen, f.tokenFile, f.origin, f.publish, f.dataDir}, policy)
 }
 

@@ -25,7 +25,7 @@ func TestFullOrReadOnlyDisk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			data := t.TempDir()
-			if err := syscall.Mount("tmpfs", data, "tmpfs", 0, "size=128k"); err != nil {
+			if err := syscall.Mount("tmpfs", data, "tmpfs", 0, "size=256k"); err != nil {
 				testenv.Skip(t, "a file system cannot be mounted: %v", err)
 			}
 			t.Cleanup(func() { must(t, syscall.Unmount(data, 0)) })

@@ -20,6 +20,9 @@ type engine interface {
 	load(i *instance) // another one for the instance, if it has one
 	prompt(i *instance)
 	event(i *instance, kind string, properties object)
+	version(i *instance, version string)            // a session tells it
+	configure(i *instance, remotes map[string]bool) // which of the servers are
+	call(i *instance, id, tool, state, text string) // a part of a message tells of a tool's call
 	dispose(i *instance)
 	saved(i *instance) *savedState
 	settle()      // does what follows at once from a callback of the model
@@ -97,6 +100,30 @@ var scenarios = []struct {
 	{"PauseDuringATry", pauseDuringATry},
 	{"RetryTriesNow", retryTriesNow},
 	{"RetryForgetsBackOff", retryForgetsBackOff},
+	{"RestartedServerIsBackAtOnce", restartedServerIsBackAtOnce},
+	{"FlappingServerIsParked", flappingServerIsParked},
+	{"BrokenThenRestarted", brokenThenRestarted},
+	{"PromptDuringAPauseIsNotLost", promptDuringAPauseIsNotLost},
+	{"LongBrokenServerIsForgiven", longBrokenServerIsForgiven},
+	{"ProofRestartsOnce", proofRestartsOnce},
+	{"NoProof", noProof},
+	{"RemoteProof", remoteProof},
+	{"ReconnectedByOthers", reconnectedByOthers},
+	{"ForcedAside", forcedAside},
+	{"PauseForgetsWhatWasProven", pauseForgetsWhatWasProven},
+	{"EndlessCallDelaysOneRestart", endlessCallDelaysOneRestart},
+	{"ProofOfAFailedServerGoesItsUsualWay", proofOfAFailedServerGoesItsUsualWay},
+	{"RestartWaitsForOtherCalls", restartWaitsForOtherCalls},
+	{"CompletedCallDisproves", completedCallDisproves},
+	{"CallOfTheConnectionBeforeProvesNothing", callOfTheConnectionBeforeProvesNothing},
+	{"HundredProofsInTenMinutes", hundredProofsInTenMinutes},
+	{"ReconnectingThatDoesNotHelpStops", reconnectingThatDoesNotHelpStops},
+	{"RestartThatFailsBeginsAnOutage", restartThatFailsBeginsAnOutage},
+	{"RestartObeysThePolicyAndThePause", restartObeysThePolicyAndThePause},
+	{"OutdatedTools", outdatedTools},
+	{"ToolsBelongToTheLongestName", toolsBelongToTheLongestName},
+	{"ForcedRetryRestarts", forcedRetryRestarts},
+	{"RunningCallsAreBounded", runningCallsAreBounded},
 }
 
 func TestScenarios(t *testing.T) {
@@ -125,10 +152,33 @@ func (e script) load(i *instance) {
 	}
 }
 
-func (e script) prompt(i *instance) { i.hook("chat.message", object{}, object{}) }
+func (e script) prompt(i *instance) {
+	if p := i.call("chat.message", object{}, object{}); p.State() == goja.PromiseStatePending {
+		i.held = append(i.held, &heldPrompt{promise: p, since: e.sim.now, cold: i.answeredAt.IsZero()})
+	}
+	e.sim.checkHeld()
+}
 
 func (e script) event(i *instance, kind string, properties object) {
 	i.hook("event", object{"event": object{"type": kind, "properties": properties}})
+}
+
+func (e script) version(i *instance, version string) {
+	e.event(i, "session.updated", object{"info": object{"id": "ses_1", "version": version}})
+}
+
+func (e script) configure(i *instance, remotes map[string]bool) {
+	config := object{}
+	for name, remote := range remotes {
+		if config[name] = (object{"type": "local"}); remote {
+			config[name] = object{"type": "remote"}
+		}
+	}
+	i.hook("config", object{"mcp": config})
+}
+
+func (e script) call(i *instance, id, tool, state, text string) {
+	e.event(i, "message.part.updated", object{"part": object{"type": "tool", "id": id, "callID": "call_1", "tool": tool, "state": object{"status": state, "error": text}}})
 }
 
 func (e script) dispose(i *instance) { i.hook("dispose") }
@@ -136,7 +186,7 @@ func (e script) dispose(i *instance) { i.hook("dispose") }
 func (e script) settle() { e.sim.jobs() }
 
 func (e script) left() string {
-	if left := e.sim.run(`globalThis[Symbol.for("mcp-reconnect/1")]`); !goja.IsUndefined(left) {
+	if left := e.sim.run(`globalThis[Symbol.for("mcp-reconnect/2")]`); !goja.IsUndefined(left) {
 		return "the registry"
 	}
 	if n := len(e.sim.files.watchers); n != 0 {

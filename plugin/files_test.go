@@ -31,8 +31,8 @@ type files struct {
 	writes    int  // state files that were written
 	links     map[string]bool
 	modes     map[string]int64
-	deaf      bool   // an engine could not watch: a change waits for its next read
-	changed   func() // for an engine that does not watch by itself
+	deaf      bool              // an engine could not watch: a change waits for its next read
+	changed   func(text string) // for an engine whose host is told of a change of the control file
 }
 
 func newFiles(s *simulation) *files {
@@ -141,7 +141,7 @@ func (f *files) write(name, content string) {
 		return
 	}
 	if f.changed != nil {
-		f.changed()
+		f.changed(content)
 	}
 	for _, id := range slices.Sorted(maps.Keys(f.watchers)) {
 		if _, err := f.watchers[id](goja.Undefined()); err != nil {
@@ -178,7 +178,7 @@ type savedState struct {
 type savedServer struct {
 	Name, Status, Phase, Error string
 	Tries                      int
-	Retried                    bool
+	Skipped, Retried           bool
 	Since, TriedAt, DueAt      *int64
 }
 

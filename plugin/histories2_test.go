@@ -243,7 +243,7 @@ func (h *historian2) end() {
 	if left := h.s.files.states(); len(left) != 0 || len(h.s.files.watchers) != 0 {
 		h.s.violated("rule 18: %v and %d watchers are left", left, len(h.s.files.watchers))
 	}
-	if left := h.s.run(`globalThis[Symbol.for("mcp-reconnect/1")]`); !goja.IsUndefined(left) {
+	if left := h.s.run(`globalThis[Symbol.for("mcp-reconnect/2")]`); !goja.IsUndefined(left) {
 		h.s.violated("rule 6: the registry is left")
 	}
 	reads, reloads := 0, 0

@@ -1,7 +1,6 @@
 package plugin_test
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -10,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	. "github.com/mcp-reconnect/mcp-reconnect/plugin"
@@ -35,10 +33,10 @@ var policies = func() []Policy {
 }()
 
 // TestRandomHistories lets everything happen at any time. The model keeps watch
-// over rules 1 to 8, 12 and 16 at every call; in the end whatever can be reached must be
+// over rules 1 to 8, 12, 16, 20 and 21 at every call; in the end whatever can be reached must be
 // connected, and a disposed process must be as if the plugin had never been there.
 //
-// CI runs ten thousand of them: go test ./plugin -run RandomHistories -rapid.checks 10000
+// CI runs thousands of them: go test ./plugin -run RandomHistories -rapid.checks 10000
 func TestRandomHistories(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(engines)) {
 		t.Run(name, func(t *testing.T) {
@@ -50,70 +48,25 @@ func TestRandomHistories(t *testing.T) {
 	}
 }
 
-// TestSameCallsAtTheSameTimes lets the same things happen to each engine: what they call
-// and when is the same. Left out is what package reconnect leaves to its host, which
-// is to replace an engine and to see that the machine slept, and the order in which two
-// instances want a slot at the very same time.
-func TestSameCallsAtTheSameTimes(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		policy := policies[rapid.IntRange(0, len(policies)-1).Draw(t, "policy")]
-		policy.Jitter = 0
-		h := &historian{T: t, alike: true}
-		h.live(newSimulation, policy, 1)
-		again := &historian{T: t, alike: true, drawn: h.drawn, replays: true}
-		again.live(newReconnect, policy, 1)
-		if diff := gocmp.Diff(h.s.callsInOrder(), again.s.callsInOrder()); diff != "" {
-			t.Fatalf("calls (-plugin +reconnect):\n%s", diff)
-		}
-	})
-}
-
-// callsInOrder are the calls, those of one time sorted.
-func (s *simulation) callsInOrder() []string {
-	slices.SortStableFunc(s.calls, func(a, b string) int {
-		var at, bt time.Duration
-		at, _ = time.ParseDuration(strings.Fields(a)[0])
-		bt, _ = time.ParseDuration(strings.Fields(b)[0])
-		return cmp.Or(cmp.Compare(at, bt), cmp.Compare(a, b))
-	})
-	return s.calls
-}
-
 // A historian makes things happen.
 type historian struct {
 	*rapid.T
 	s         *simulation
-	alike     bool // what happens is the same for every engine
-	drawn     []any
-	replays   bool // what was drawn
 	paused    bool
 	retried   int64 // what was asked for last
 	retry     []string
-	retriedAt time.Time // when
+	force     []string
+	retriedAt time.Time   // when
+	calls     []*toolCall // that run
 }
 
 func draw[V any](h *historian, from *rapid.Generator[V], label string) V {
-	if !h.replays {
-		v := from.Draw(h.T, label)
-		h.drawn = append(h.drawn, v)
-		return v
-	}
-	var v V
-	ok := false
-	if len(h.drawn) > 0 {
-		v, ok = h.drawn[0].(V)
-	}
-	if !ok {
-		h.Fatalf("the engines differ before %s is drawn", label)
-	}
-	h.drawn = h.drawn[1:]
-	return v
+	return from.Draw(h.T, label)
 }
 
 // live is a history from its beginning to its end.
 func (h *historian) live(start func(rapid.TB, Policy) *simulation, policy Policy, directories int) {
 	h.s = start(h.T, policy)
-	h.s.oursFirst = h.alike
 	h.Cleanup(func() {
 		if h.Failed() {
 			h.Logf("history:\n%s", strings.Join(h.s.history, "\n"))
@@ -160,6 +113,22 @@ func (h *historian) step() {
 			if srv.state == "connected" {
 				i.fail(name)
 			}
+		},
+		"dies unnoticed": func() {
+			if srv.state == "connected" {
+				i.dies(name)
+			}
+		},
+		"call": func() { i.callTool(name) },
+		"call begins": func() {
+			if len(h.calls) < 5 {
+				h.calls = append(h.calls, i.begins(name))
+			}
+		},
+		"call ends": func() { h.endCall(draw(h, rapid.IntRange(0, 3), "end")) },
+		"is remote": func() {
+			srv.remote = !srv.remote
+			i.configure()
 		},
 		"goes down": func() { note("cannot be reached"); srv.up = false },
 		"comes up":  func() { note("can be reached"); srv.up = true },
@@ -222,26 +191,15 @@ func (h *historian) step() {
 				},
 			}
 			i.answer = answers[draw(h, rapid.IntRange(0, len(answers)-1), "answer")]
-			if odd := i.answer; h.alike && odd != nil {
-				// At once is, of several tries that are due, after the first for the plugin
-				// and after the last for the library.
-				i.answer = func() answer {
-					a := odd()
-					if a.takes = ms; a.fails != "never" {
-						a.fails = ""
-					}
-					return a
-				}
-			}
 		},
 		"slow answers": func() {
 			i.readTime = draw(h, rapid.SampledFrom([]time.Duration{0, ms, second, 40 * second, 4 * minute}), "read time")
 		},
-		"is paused":  func() { h.control(true, nil) },
-		"is resumed": func() { h.control(false, nil) },
+		"is paused":  func() { h.control(true, nil, false) },
+		"is resumed": func() { h.control(false, nil, false) },
 		"retry": func() {
 			servers := draw(h, rapid.SampledFrom([][]string{{}, {name}, {"nobody"}}), "servers")
-			h.control(h.paused, servers)
+			h.control(h.paused, servers, draw(h, rapid.Bool(), "force"))
 		},
 		"disk breaks or is mended": func() {
 			if s := h.s.files; s.broken || !h.paused { // a pause that cannot be read is none
@@ -269,9 +227,6 @@ func (h *historian) step() {
 	for kind := range actions {
 		kinds = append(kinds, kind)
 	}
-	if h.alike {
-		kinds = slices.DeleteFunc(kinds, func(kind string) bool { return kind == "second copy" || kind == "sleep" })
-	}
 	slices.Sort(kinds) // a history is repeated by its seed
 	// Time and use come often, or little else would happen.
 	kind := draw(h, rapid.OneOf(rapid.SampledFrom([]string{"time passes", "prompt", "crash"}), rapid.SampledFrom(kinds)), "what")
@@ -280,8 +235,35 @@ func (h *historian) step() {
 	h.checkStates()
 }
 
+// endCall ends the call that began first.
+func (h *historian) endCall(how int) {
+	if len(h.calls) == 0 {
+		return
+	}
+	c := h.calls[0]
+	h.calls = h.calls[1:]
+	server := c.i.servers[c.name]
+	if c.i.disposed || server == nil {
+		return
+	}
+	switch {
+	case how == 0 && server.state == "connected" && server.dead:
+		server.proven = "dead"
+		c.fails(notConnected)
+	case how == 1:
+		if server.proven == "" && server.state == "connected" {
+			server.proven = "outdated"
+		}
+		c.fails(noSuchTool)
+	case how == 2:
+		c.fails("file not found")
+	case !server.dead && server.state == "connected":
+		c.completes()
+	}
+}
+
 // control tells every instance something, as pause, resume and retry do.
-func (h *historian) control(paused bool, retry []string) {
+func (h *historian) control(paused bool, retry []string, force bool) {
 	h.paused = paused && !h.s.files.broken
 	if h.s.files.broken {
 		return
@@ -295,16 +277,22 @@ func (h *historian) control(paused bool, retry []string) {
 		h.retriedAt = h.s.now
 		h.retried = max(h.s.now.Add(h.s.wall).UnixMilli(), h.retried+1)
 		h.retry = retry
+		if h.force = nil; force {
+			h.force = retry
+		}
 		for _, i := range h.s.instances {
 			for name, server := range i.servers {
 				if len(retry) == 0 || slices.Contains(retry, name) {
 					server.reset(h.s.now)
 					server.parked = false // it may be given up, and announced, once more
 				}
+				if force && slices.Contains(retry, name) {
+					server.forced = true
+				}
 			}
 		}
 	}
-	text, err := json.Marshal(object{"paused": paused, "retry": object{"at": h.retried, "servers": append([]string{}, h.retry...)}})
+	text, err := json.Marshal(object{"paused": paused, "retry": object{"at": h.retried, "servers": append([]string{}, h.retry...), "force": append([]string{}, h.force...)}})
 	if err != nil {
 		h.Fatal(err)
 	}
@@ -369,7 +357,7 @@ func (h *historian) recover() {
 	s := h.s
 	s.note("from here on, everything can be reached")
 	s.files.broken = false
-	h.control(false, nil)
+	h.control(false, nil, false)
 	for _, i := range s.instances {
 		i.answer, i.readTime = nil, ms
 		for _, name := range i.names() { // in an order that is the same each time

@@ -150,9 +150,10 @@ func TestPendingRetryDoesNotKeepAProcessAlive(t *testing.T) {
 			app: { log: async () => ({ data: true }) },
 		}
 		const hooks = await plugin({ client, directory: "/p", serverUrl: "http://localhost:4096" })
-		await hooks["chat.message"]()
+		const prompt = hooks["chat.message"]() // which waits for the server, and keeps the process
 		await new Promise((resolve) => setTimeout(resolve, 50))
 		console.log(reads)
+		await prompt
 	`)
 	// With a timer that is not unref'd it would live for hours.
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

@@ -233,7 +233,7 @@ func TestOpenCode2NothingStaysDisabled(t *testing.T) {
 			if n := s.pluginTimers(); n != 0 {
 				t.Errorf("%s %s: %d timers are left", how, half, n)
 			}
-			if left := s.run(`globalThis[Symbol.for("mcp-reconnect/1")]`); !goja.IsUndefined(left) {
+			if left := s.run(`globalThis[Symbol.for("mcp-reconnect/2")]`); !goja.IsUndefined(left) {
 				t.Errorf("%s %s: the registry is left", how, half)
 			}
 		}
@@ -271,7 +271,7 @@ func TestOpenCode2CopiesActAsOne(t *testing.T) { // rule 6; B23
 		l := s.open("/p", "a")
 		s.pass(second)
 		load(s, l)
-		if n := s.run(`globalThis[Symbol.for("mcp-reconnect/1")].engines.size`).ToInteger(); n != 1 {
+		if n := s.run(`globalThis[Symbol.for("mcp-reconnect/2")].residents.size`).ToInteger(); n != 1 {
 			t.Errorf("%s: %d engines", name, n)
 		}
 		s.pass(minute)
@@ -314,7 +314,7 @@ func TestBothScriptsInOneProcessActAsOne(t *testing.T) {
 		}
 		s.pass(100 * ms)
 		load[last]()
-		if n := s.run(`globalThis[Symbol.for("mcp-reconnect/1")].engines.size`).ToInteger(); n != 1 {
+		if n := s.run(`globalThis[Symbol.for("mcp-reconnect/2")].residents.size`).ToInteger(); n != 1 {
 			t.Errorf("%s last: %d engines", last, n)
 		}
 		i.prompt()

@@ -14,17 +14,19 @@ import (
 // Policy says how the plugin reconnects. The settings and their defaults are
 // those of docs/engine.md; Settings describes each one, with its range.
 type Policy struct {
-	FirstDelay     time.Duration // before the first try of an outage
-	InitialDelay   time.Duration // before the second try; doubles from there
+	FirstDelay     time.Duration // from a failure to the next try, at least
+	InitialDelay   time.Duration // from the first start of a server to the next, at least; doubles with each try that counts
 	MaxDelay       time.Duration // where the doubling ends
 	Jitter         float64       // every delay is multiplied by a random factor in [1-Jitter, 1+Jitter]
-	MaxAttempts    int           // tries in one outage before a server is parked
-	StableAfter    time.Duration // a connection that lived shorter counts as a failed try
+	MaxAttempts    int           // tries that count, from which a server is parked
+	StableAfter    time.Duration // a connection that lasts so long takes back every try; each sixth of it, one
 	ProbeInterval  time.Duration // between the tries of a parked server
 	PollInterval   time.Duration // between two reads of an instance's status
 	IdleAfter      time.Duration // without a prompt for so long: no polls, no probes
 	ConnectTimeout time.Duration // after it a pending connect gives its slot back
 	Concurrency    int           // connects in flight at once in the whole process
+	RestartDead    string        // on or off: restart a connected server whose connection a call proved dead
+	HoldPrompt     time.Duration // a prompt waits at most so long for servers that may be back soon
 	Start          string        // what starts an instance: auto, use, load or mcp
 	Only           []string      // patterns of the servers to act on; none means all
 	Skip           []string      // patterns of the servers to leave alone
@@ -46,6 +48,8 @@ func DefaultPolicy() Policy {
 		IdleAfter:      30 * time.Minute,
 		ConnectTimeout: 15 * time.Second,
 		Concurrency:    4,
+		RestartDead:    "on",
+		HoldPrompt:     2 * time.Second,
 		Start:          "auto",
 		Notify:         "none",
 		Log:            "info",
@@ -77,17 +81,17 @@ func (s Setting) Get(p Policy) string { return s.get(&p) }
 func Settings() []Setting { return slices.Clone(settings) }
 
 var settings = []Setting{
-	duration("first-delay", "before the first try of an outage", time.Millisecond, time.Hour,
+	duration("first-delay", "from a failure to the next try, at least", time.Millisecond, time.Hour,
 		func(p *Policy) *time.Duration { return &p.FirstDelay }),
-	duration("initial-delay", "before the second try, doubling from there", 10*time.Millisecond, time.Hour,
+	duration("initial-delay", "least time between two starts of a server; it doubles with each try", 10*time.Millisecond, time.Hour,
 		func(p *Policy) *time.Duration { return &p.InitialDelay }),
 	duration("max-delay", "where the doubling ends", 10*time.Millisecond, 24*time.Hour,
 		func(p *Policy) *time.Duration { return &p.MaxDelay }),
 	number("jitter", "random part of every delay", 0, 1, parseFraction,
 		func(p *Policy) *float64 { return &p.Jitter }),
-	number("max-attempts", "tries in one outage before a server is parked", 1, 1000, strconv.Atoi,
+	number("max-attempts", "so many tries park a server", 1, 1000, strconv.Atoi,
 		func(p *Policy) *int { return &p.MaxAttempts }),
-	duration("stable-after", "a connection that lived shorter counts as a failed try", 0, 24*time.Hour,
+	duration("stable-after", "after this time connected all tries are forgotten, and one after each sixth of it", 0, 24*time.Hour,
 		func(p *Policy) *time.Duration { return &p.StableAfter }),
 	duration("probe-interval", "between the tries of a parked server, while in use", time.Second, 24*time.Hour,
 		func(p *Policy) *time.Duration { return &p.ProbeInterval }),
@@ -99,6 +103,10 @@ var settings = []Setting{
 		func(p *Policy) *time.Duration { return &p.ConnectTimeout }),
 	number("concurrency", "connects in flight at once in the whole process", 1, 64, strconv.Atoi,
 		func(p *Policy) *int { return &p.Concurrency }),
+	choice("restart-dead", "restart a connected server when a call proves that its connection is dead", []string{"on", "off"},
+		func(p *Policy) *string { return &p.RestartDead }),
+	duration("hold-prompt", "a prompt waits at most so long for a server that has just failed, or is being restarted", 0, time.Minute,
+		func(p *Policy) *time.Duration { return &p.HoldPrompt }),
 	choice("start", "what starts an instance: its use, its loading, mcp events alone", []string{"auto", "use", "load", "mcp"},
 		func(p *Policy) *string { return &p.Start }),
 	patterns("only", "act on these servers alone (* and ? stand for any text and any character)",
@@ -147,6 +155,8 @@ type rendered struct {
 	IdleAfter      float64  `json:"idleAfter"`
 	ConnectTimeout float64  `json:"connectTimeout"`
 	Concurrency    int      `json:"concurrency"`
+	RestartDead    string   `json:"restartDead"`
+	HoldPrompt     float64  `json:"holdPrompt"`
 	Start          string   `json:"start"`
 	Only           []string `json:"only"`
 	Skip           []string `json:"skip"`
@@ -159,7 +169,7 @@ func (p Policy) rendered() rendered {
 	return rendered{
 		ms(p.FirstDelay), ms(p.InitialDelay), ms(p.MaxDelay), p.Jitter, p.MaxAttempts,
 		ms(p.StableAfter), ms(p.ProbeInterval), ms(p.PollInterval), ms(p.IdleAfter), ms(p.ConnectTimeout),
-		p.Concurrency, p.Start, append([]string{}, p.Only...), append([]string{}, p.Skip...), p.Notify, p.Log,
+		p.Concurrency, p.RestartDead, ms(p.HoldPrompt), p.Start, append([]string{}, p.Only...), append([]string{}, p.Skip...), p.Notify, p.Log,
 	}
 }
 

@@ -15,7 +15,7 @@ func TestDefaultsAreTheEnginesTable(t *testing.T) {
 	want := map[string]string{
 		"first-delay": "100ms", "initial-delay": "1s", "max-delay": "30s", "jitter": "0.2", "max-attempts": "10",
 		"stable-after": "1m", "probe-interval": "5m", "poll-interval": "30s", "idle-after": "30m",
-		"connect-timeout": "15s", "concurrency": "4", "start": "auto", "only": "", "skip": "", "notify": "none", "log": "info",
+		"connect-timeout": "15s", "concurrency": "4", "restart-dead": "on", "hold-prompt": "2s", "start": "auto", "only": "", "skip": "", "notify": "none", "log": "info",
 	}
 	got := map[string]string{}
 	for _, s := range Settings() {
@@ -58,6 +58,8 @@ func TestBadValuesGiveTheRange(t *testing.T) {
 		"idle-after":      {"169h"},
 		"connect-timeout": {"1ms", "11m"},
 		"concurrency":     {"0", "65", "abc"},
+		"restart-dead":    {"", "yes", "true"},
+		"hold-prompt":     {"", "2", "-1s", "61s"},
 		"start":           {"", "never", "AUTO"},
 		"notify":          {"mail"},
 		"log":             {"debug"},

@@ -3,6 +3,7 @@ package plugin_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -32,8 +33,6 @@ type hosted struct {
 	wall      time.Duration // what the clock on the wall was ahead
 	reads     int
 	started   bool
-	watches   bool // it is told when the control file changes
-	steer     int64
 	paused    bool
 	retriedAt int64
 	words     map[string]string // the last transition of each server
@@ -52,6 +51,7 @@ func (l *library) load(i *instance) {
 	l.dispose(i)
 	e := &hosted{Engine: reconnect.New(l.sim.policy, l.pool, l.random), i: i, wall: l.sim.wall, words: map[string]string{}}
 	l.engines[i] = e
+	l.control(e, l.sim.files.content[dataDirectory+"/control.json"])
 	if l.sim.policy.Start == "load" {
 		l.sim.add(0, true, func() {
 			if l.engines[i] == e {
@@ -76,6 +76,25 @@ func (l *library) event(i *instance, kind string, properties object) {
 	}
 }
 
+func (l *library) version(i *instance, version string) {
+	if e := l.engines[i]; e != nil && reconnect.NoticesDeaths(version) {
+		l.feed(func() { e.NoticesDeaths(l.sim.now) })
+	}
+}
+
+func (l *library) configure(i *instance, remotes map[string]bool) {
+	if e := l.engines[i]; e != nil {
+		maps.DeleteFunc(remotes, func(_ string, remote bool) bool { return !remote })
+		l.feed(func() { e.Configured(l.sim.now, slices.Collect(maps.Keys(remotes))) })
+	}
+}
+
+func (l *library) call(i *instance, id, tool, state, text string) {
+	if e := l.engines[i]; e != nil {
+		l.feed(func() { e.Called(l.sim.now, reconnect.Call{ID: id, Tool: tool, State: state, Text: text}) })
+	}
+}
+
 func (l *library) used(i *instance, use reconnect.Use, server string) {
 	l.sim.note("%s: use %v %s", i.dir, use, server)
 	if e := l.engines[i]; e != nil {
@@ -85,7 +104,6 @@ func (l *library) used(i *instance, use reconnect.Use, server string) {
 
 func (l *library) dispose(i *instance) {
 	if e := l.engines[i]; e != nil {
-		l.sim.timers.remove(e.steer)
 		l.sim.timers.remove(e.timer)
 		l.feed(func() { e.Close(l.sim.now) })
 		delete(l.engines, i)
@@ -124,7 +142,6 @@ func (l *library) do(e *hosted, action reconnect.Action) {
 	s, i := l.sim, e.i
 	switch a := action.(type) {
 	case reconnect.ReadStatus:
-		l.control(e)
 		e.reads++
 		read := e.reads
 		answer := func(status map[string]reconnect.Status) {
@@ -152,10 +169,7 @@ func (l *library) do(e *hosted, action reconnect.Action) {
 		}
 	case reconnect.Log:
 		if a.Text == "active" {
-			e.started, e.watches = true, !s.files.broken && !s.files.unwatched
-			s.files.deaf = s.files.deaf || !e.watches
-			_, e.retriedAt, _, _ = l.read()
-			l.control(e)
+			e.started = true
 		}
 		i.logged(a.Level, "mcp-reconnect: "+a.Text)
 	case reconnect.Transition:
@@ -214,42 +228,33 @@ func statuses(body any) map[string]reconnect.Status {
 	return found
 }
 
-// -- Control, as template/engine.js looks at it (rule 19): a while after it changed, and
-// before each read.
-
-func (l *library) read() (paused bool, at int64, servers, directories []string) {
+// control tells an engine what the file says (rule 19), as the host of one hears it.
+func (l *library) control(e *hosted, text string) {
 	var c struct {
 		Paused bool
 		Retry  struct {
 			At                   int64
 			Servers, Directories []string
+			Force                []string
 		}
 	}
-	if text, ok := l.sim.files.content[dataDirectory+"/control.json"]; ok && !l.sim.files.broken {
-		_ = json.Unmarshal([]byte(text), &c) // what is malformed is nothing
-	}
-	return c.Paused, c.Retry.At, c.Retry.Servers, c.Retry.Directories
-}
-
-func (l *library) controlled() {
-	for _, i := range l.sim.instances {
-		if e := l.engines[i]; e != nil && e.watches && e.steer == 0 {
-			e.steer = l.sim.add(100*ms, true, func() { l.feed(func() { l.control(e) }) })
-		}
-	}
-}
-
-func (l *library) control(e *hosted) {
-	l.sim.timers.remove(e.steer)
-	e.steer = 0
-	paused, at, servers, directories := l.read()
-	e.paused = paused
-	e.Pause(l.sim.now, paused)
-	if at <= e.retriedAt {
+	_ = json.Unmarshal([]byte(text), &c) // what is malformed is nothing
+	e.paused = c.Paused
+	e.Pause(l.sim.now, c.Paused)
+	if c.Retry.At <= e.retriedAt {
 		return
 	}
-	if e.retriedAt = at; len(directories) == 0 || slices.Contains(directories, e.i.dir) {
-		e.Retry(l.sim.now, servers)
+	e.retriedAt = c.Retry.At
+	if len(c.Retry.Directories) == 0 || slices.Contains(c.Retry.Directories, e.i.dir) {
+		e.Retry(l.sim.now, c.Retry.Servers, c.Retry.Force)
+	}
+}
+
+func (l *library) controlled(text string) {
+	for _, i := range l.sim.instances {
+		if e := l.engines[i]; e != nil {
+			l.feed(func() { l.control(e, text) })
+		}
 	}
 }
 
@@ -258,7 +263,10 @@ func (l *library) saved(i *instance) *savedState {
 	if e == nil {
 		return nil
 	}
-	saved := &savedState{Directory: i.dir, Started: e.started, Paused: e.paused, RetriedAt: e.retriedAt}
+	saved := &savedState{Directory: i.dir, Started: e.started, Paused: e.paused}
+	if e.started {
+		saved.RetriedAt = e.retriedAt
+	}
 	wall := func(t time.Time) *int64 {
 		if t.IsZero() {
 			return nil
@@ -267,9 +275,9 @@ func (l *library) saved(i *instance) *savedState {
 		return &ms
 	}
 	for _, s := range e.Servers() {
-		saved.Servers = append(saved.Servers, savedServer{s.Name, s.Status, s.Phase, s.Error, s.Tries, s.Retried, wall(s.Since), wall(s.TriedAt), wall(s.DueAt)})
+		saved.Servers = append(saved.Servers, savedServer{s.Name, s.Status, s.Phase, s.Error, s.Tries, s.Skipped, s.Retried, wall(s.Since), wall(s.TriedAt), wall(s.DueAt)})
 		word := s.Status
-		if slices.Contains([]string{"waiting", "trying", "parked", "dormant"}, s.Phase) {
+		if slices.Contains([]string{"waiting", "trying", "parked", "dormant", "dead", "outdated"}, s.Phase) {
 			word = s.Phase
 		}
 		if e.words[s.Name] != word {

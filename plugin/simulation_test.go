@@ -32,14 +32,13 @@ type simulation struct {
 	wall      time.Duration // what the clock on the wall is ahead
 	timers    timerQueue
 	nextTimer int64
+	nextCall  int
 	factory   goja.Callable
 	instances []*instance
 	locations []*location // of OpenCode 2
 	requests  []*request  // for reloads there, which have not settled
 	most      int         // most connects that ever were in flight
 	history   []string
-	calls     []string  // of the engines', but for what hosts say in their own words
-	oursFirst bool      // of what is due at the same time, the engines' timers run first
 	broken    []string  // the rules that were violated
 	files     *files    // of the data directory
 	pausedAt  time.Time // when reconnecting was paused; zero if it is not
@@ -65,6 +64,10 @@ type instance struct {
 	answer    func() answer     // what status gives instead of the truth
 	readTime  time.Duration     // how long a read takes
 	reading   map[int]time.Time // the reads under way, by number, with their start
+
+	answeredAt time.Time     // when this copy got its first answer, or an error
+	held       []*heldPrompt // prompts that wait
+	heldFor    time.Duration // how long the last one did that waited at all
 }
 
 // An answer is what a call of mcp.status may come to besides the truth.
@@ -90,6 +93,12 @@ type server struct {
 	parked   bool            // the plugin gave up once
 	release  func()          // settles the connect that hangs
 	tried    []time.Duration // when, since the start
+	alive    time.Duration   // how long it was connected since the count was last reset
+	remote   bool            // as it is configured
+	dead     bool            // nobody answers, though it is called connected
+	proven   string          // what a call proved of the connection since it was made: dead or outdated
+	forced   bool            // somebody asked for its restart
+	restart  time.Time       // when it was restarted for what calls said, without one that completed since
 	upSince  time.Time       // when it was connected last
 	budget   int             // tries since the count was last reset
 	resetAt  time.Time       // when that was
@@ -251,6 +260,7 @@ func (s *simulation) load(dir string, names ...string) *instance {
 func (i *instance) reload() {
 	i.sim.t.Helper()
 	i.reading = map[int]time.Time{}
+	i.answeredAt = time.Time{}
 	i.copy++
 	if i.usedAt = (time.Time{}); i.sim.policy.Start == "load" {
 		i.usedAt = i.sim.now
@@ -261,9 +271,20 @@ func (i *instance) reload() {
 	}
 	before := i.calls
 	i.sim.engine.load(i)
+	i.configure()
 	if i.calls != before {
 		i.sim.violated("rule 2, A39: a client call while the plugin function runs")
 	}
+}
+
+// configure has OpenCode tell its configuration, as it does before the first event.
+func (i *instance) configure() {
+	i.sim.t.Helper()
+	remotes := map[string]bool{}
+	for name, s := range i.servers {
+		remotes[name] = s.remote
+	}
+	i.sim.engine.configure(i, remotes)
 }
 
 func (s *simulation) call(f goja.Callable, args ...goja.Value) *goja.Promise {
@@ -279,8 +300,51 @@ func (s *simulation) call(f goja.Callable, args ...goja.Value) *goja.Promise {
 	return promise
 }
 
+// A heldPrompt is one whose hook has not settled (rule 21).
+type heldPrompt struct {
+	promise *goja.Promise
+	since   time.Time
+	cold    bool // no status was read before
+}
+
+// checkHeld looks at the prompts that wait: none does for too long, or for what no
+// prompt waits for.
+func (s *simulation) checkHeld() {
+	for _, i := range s.instances {
+		i.held = slices.DeleteFunc(i.held, func(p *heldPrompt) bool {
+			if p.promise.State() == goja.PromiseStateRejected {
+				s.violated("rule 21: a prompt was rejected: %v", p.promise.Result())
+			}
+			if p.promise.State() != goja.PromiseStatePending {
+				i.heldFor = s.now.Sub(p.since)
+				return true
+			}
+			from, most := p.since, s.policy.HoldPrompt
+			if p.cold && i.answeredAt.IsZero() {
+				most = 30 * time.Second
+			} else if p.cold && i.answeredAt.After(from) {
+				from = i.answeredAt
+			}
+			if s.now.Sub(from) > most {
+				s.violated("rule 21: a prompt waits for %v", s.now.Sub(p.since))
+			}
+			if i.disposed {
+				s.violated("rule 21: a prompt waits for a disposed instance")
+			}
+			return false
+		})
+	}
+}
+
 // hook calls one of the instance's hooks; it must settle at once, and not by an error.
 func (i *instance) hook(name string, args ...any) {
+	i.sim.t.Helper()
+	if p := i.call(name, args...); p.State() != goja.PromiseStateFulfilled {
+		i.sim.violated("rule 8: hook %s is pending or rejected: %v", name, p.Result())
+	}
+}
+
+func (i *instance) call(name string, args ...any) *goja.Promise {
 	i.sim.t.Helper()
 	i.sim.note("%s: hook %s %v", i.dir, name, args)
 	f, ok := goja.AssertFunction(i.hooks.Get(name))
@@ -291,9 +355,7 @@ func (i *instance) hook(name string, args ...any) {
 	for n, arg := range args {
 		values[n] = i.sim.vm.ToValue(arg)
 	}
-	if p := i.sim.call(f, values...); p.State() != goja.PromiseStateFulfilled {
-		i.sim.violated("rule 8: hook %s is pending or rejected: %v", name, p.Result())
-	}
+	return i.sim.call(f, values...)
 }
 
 type object = map[string]any
@@ -347,16 +409,93 @@ func (i *instance) crash(name string) {
 func (i *instance) fail(name string) {
 	s := i.servers[name]
 	i.sim.note("%s: %s drops", i.dir, name)
-	if s.state == "connected" && i.sim.now.Sub(s.upSince) >= i.sim.policy.StableAfter {
-		s.reset(i.sim.now)
+	s.ends(i.sim)
+	s.state, s.reason, s.dead, s.proven = "failed", "Connection closed", false, ""
+}
+
+// ends notes how long a connection lasted, if there is one.
+func (s *server) ends(sim *simulation) {
+	if s.state != "connected" {
+		return
 	}
-	s.state, s.reason = "failed", "Connection closed"
+	lived := sim.now.Sub(s.upSince)
+	if s.alive += lived; lived >= sim.policy.StableAfter {
+		s.reset(sim.now)
+	}
 }
 
 // reset notes that the server's count of tries may start anew (rule 12).
-func (s *server) reset(now time.Time) { s.budget, s.resetAt = 0, now }
+func (s *server) reset(now time.Time) { s.budget, s.alive, s.resetAt = 0, 0, now }
 
-var lastDigit = regexp.MustCompile(`\d s\)$`)
+// dies lets a connected server go while OpenCode goes on to call it connected.
+func (i *instance) dies(name string) {
+	i.sim.note("%s: %s is dead, and called connected", i.dir, name)
+	i.servers[name].dead = true
+}
+
+// A toolCall is one call of a server's tool.
+type toolCall struct {
+	i    *instance
+	id   string
+	tool string // as OpenCode calls it
+	name string // of the server
+}
+
+// begins has OpenCode call a tool of a server.
+func (i *instance) begins(name string) *toolCall {
+	i.sim.t.Helper()
+	i.sim.nextCall++
+	c := &toolCall{i, fmt.Sprint("prt_", i.sim.nextCall), toolIDs.ReplaceAllString(name, "_") + "_echo", name}
+	for _, state := range []string{"pending", "running"} {
+		c.told(state, "")
+	}
+	return c
+}
+
+var toolIDs = regexp.MustCompile(`[^\w-]`)
+
+func (c *toolCall) told(state, text string) {
+	c.i.sim.t.Helper()
+	c.i.sim.note("%s: call of %s %s %s", c.i.dir, c.tool, state, text)
+	c.i.sim.engine.call(c.i, c.id, c.tool, state, text)
+}
+
+func (c *toolCall) completes() {
+	c.i.sim.t.Helper()
+	if s := c.i.servers[c.name]; s != nil {
+		s.restart = time.Time{}
+		if s.proven == "dead" {
+			s.proven = ""
+		}
+	}
+	c.told("completed", "")
+}
+
+func (c *toolCall) fails(text string) {
+	c.i.sim.t.Helper()
+	c.told("error", text)
+}
+
+const (
+	notConnected = "Not connected"
+	unreachable  = "Unable to connect. Is the computer able to access the url?"
+	noSuchTool   = "MCP error -32602: Tool echo not found"
+)
+
+// call calls a tool, which tells how the server really is.
+func (i *instance) callTool(name string) {
+	i.sim.t.Helper()
+	c := i.begins(name)
+	switch s := i.servers[name]; {
+	case s.state == "connected" && s.dead:
+		s.proven = "dead"
+		c.fails(notConnected)
+	case s.state == "connected":
+		c.completes()
+	default:
+		c.fails("the tool is not there")
+	}
+}
 
 // called is what holds for every call, which says what it is.
 func (i *instance) called(format string, args ...any) {
@@ -368,10 +507,6 @@ func (i *instance) called(format string, args ...any) {
 	}
 	if !i.used {
 		i.sim.violated("rule 2: a call without a sign of use")
-	}
-	if !strings.Contains(what, "active") && !strings.Contains(what, "refuses") {
-		what = lastDigit.ReplaceAllString(what, " s)") // JavaScript rounds a half up
-		i.sim.calls = append(i.sim.calls, fmt.Sprintf("%v %s: %s", i.sim.since(), i.dir, what))
 	}
 }
 
@@ -388,6 +523,9 @@ func (i *instance) status(resolve func()) (instead *answer) {
 	i.start()
 	if i.answer != nil {
 		a := i.answer()
+		if i.answeredAt.IsZero() && a.fails != "never" {
+			i.answeredAt = i.sim.now.Add(a.takes)
+		}
 		return &a
 	}
 	read, copy := i.reads, i.copy
@@ -397,6 +535,9 @@ func (i *instance) status(resolve func()) (instead *answer) {
 	i.sim.after(i.readTime, func() {
 		delete(reading, read)
 		heard := copy == i.copy && i.sim.now.Sub(start) < 3*time.Minute
+		if heard && i.answeredAt.IsZero() {
+			i.answeredAt = i.sim.now
+		}
 		for _, s := range i.servers {
 			s.seen = s.state == "failed" && heard
 		}
@@ -423,9 +564,18 @@ func (i *instance) connect(name string, resolve func()) (throws bool) {
 		sim.violated("rule 3: connect to %s, which is not configured", name)
 		return true
 	}
-	if s.state != "failed" {
+	switch restart := s.state == "connected" && (s.proven != "" || s.forced); {
+	case s.state != "failed" && !restart:
 		sim.violated("rules 1 and 3: connect to %s, which is %s", name, s.state)
+	case restart && s.proven == "outdated" && !s.remote && !s.forced:
+		sim.violated("rule 20: a local server is restarted for its tools")
+	case restart && !s.forced && !s.restart.IsZero() && sim.now.Sub(s.restart) < time.Minute:
+		sim.violated("rule 20: %s is restarted %v after the last time", name, sim.now.Sub(s.restart))
+	case restart && !s.forced:
+		s.restart = sim.now
 	}
+	s.ends(sim)
+	s.proven, s.forced = "", false
 	if !sim.pausedAt.IsZero() && sim.now.Sub(sim.pausedAt) > time.Second {
 		sim.violated("rule 19: connect to %s, %v after the pause", name, sim.now.Sub(sim.pausedAt))
 	}
@@ -442,12 +592,12 @@ func (i *instance) connect(name string, resolve func()) (throws bool) {
 	s.inFlight = true
 	sim.checkBudget()
 	s.budget++
-	if most := sim.policy.MaxAttempts + 2 + int(sim.now.Sub(s.resetAt)/min(time.Minute, sim.policy.ProbeInterval*4/5)); s.budget > most {
+	if most := sim.policy.MaxAttempts + 2 + s.takenBack(sim.policy) + int(sim.now.Sub(s.resetAt)/min(time.Minute, sim.policy.ProbeInterval*4/5)); s.budget > most {
 		sim.violated("rule 12: %d tries of %s in %v", s.budget, name, sim.now.Sub(s.resetAt))
 	}
 	settle := func() {
 		s.inFlight = false
-		if s.state == "failed" { // not switched off meanwhile
+		if s.state == "failed" || s.state == "connected" { // not switched off meanwhile
 			s.connect(sim.now)
 		}
 		resolve()
@@ -458,6 +608,14 @@ func (i *instance) connect(name string, resolve func()) (throws bool) {
 	}
 	sim.after(s.takes, settle)
 	return false
+}
+
+// takenBack is how many tries count no more for the time that the server was connected.
+func (s *server) takenBack(p Policy) int {
+	if p.StableAfter == 0 {
+		return 1000
+	}
+	return int(6 * s.alive / p.StableAfter)
 }
 
 // start starts the instance's servers, once (rule 2).
@@ -480,7 +638,7 @@ func (s *server) connect(now time.Time) {
 	case s.needs != "":
 		s.state = s.needs
 	case s.up:
-		s.state, s.reason, s.upSince = "connected", "", now
+		s.state, s.reason, s.upSince, s.dead = "connected", "", now, false
 		s.seen = false
 	default:
 		s.state = "failed"
@@ -524,11 +682,10 @@ func (g guarded) Keys() []string              { return nil }
 // -- The clock
 
 type timer struct {
-	id    int64
-	due   time.Time
-	run   func()
-	ours  bool // set by an engine, not by the model
-	first bool // of those that are due at the same time
+	id   int64
+	due  time.Time
+	run  func()
+	ours bool // set by an engine, not by the model
 }
 
 type timerQueue []*timer
@@ -537,9 +694,6 @@ func (q timerQueue) Len() int { return len(q) }
 func (q timerQueue) Less(a, b int) bool {
 	if !q[a].due.Equal(q[b].due) {
 		return q[a].due.Before(q[b].due)
-	}
-	if q[a].first != q[b].first {
-		return q[a].first
 	}
 	return q[a].id < q[b].id
 }
@@ -559,7 +713,7 @@ func (q *timerQueue) remove(id int64) {
 
 func (s *simulation) add(d time.Duration, ours bool, run func()) int64 {
 	s.nextTimer++
-	heap.Push(&s.timers, &timer{s.nextTimer, s.now.Add(max(d, 0)), run, ours, ours && s.oursFirst})
+	heap.Push(&s.timers, &timer{s.nextTimer, s.now.Add(max(d, 0)), run, ours})
 	return s.nextTimer
 }
 
@@ -616,6 +770,7 @@ func (s *simulation) next() {
 		s.now = t.due
 	}
 	t.run()
+	s.checkHeld()
 }
 
 // sleep lets the machine sleep. The clock on the wall goes on, what counts the

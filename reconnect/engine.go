@@ -16,33 +16,40 @@ const (
 	trying  = "trying"  // from that timer to the status read that shows what came of it
 	parked  = "parked"  // given up: tried every probe-interval while in use, or on a prompt
 	dormant = "dormant" // no timer: idle or paused, or there was no status; the next status plans anew
-	up      = "up"      // connected again, not yet for stable-after: its count of tries lives on
+	up      = "up"      // connected again, and its count of tries has not gone down to nothing yet
 	aside   = "aside"   // neither failed nor connected, so none of our business: nothing is planned
+
+	// OpenCode calls the server connected, and it is to be restarted (rule 20).
+	dead     = "dead"     // a call proved that the connection is gone
+	outdated = "outdated" // the server itself denied a tool that OpenCode offers; no timer: left alone
 )
 
-// A record is a server that failed. One without a record is well, or was never seen to fail.
+// forced is why a connected server is restarted that somebody named. The other causes
+// have the names of their phases.
+const forced = "forced"
+
+// A record is a server that failed, or that is to be restarted. One without a record is
+// well, or was never seen to fail.
 type record struct {
-	name        string
-	phase       string
-	timer       *timer // of the next try
-	try         *try   // while trying
-	tries       int
-	error       string
-	failedAt    time.Time
-	upAt        time.Time
-	aliveAt     time.Time // when it was known to be up last
+	name    string
+	phase   string
+	timer   *timer // of the next try
+	try     *try   // while trying
+	error   string
+	count   float64   // of tries, for the back-off: as it was when the server was connected last (rule 12)
+	upAt    time.Time // since when it is connected
+	aliveAt time.Time // when it was known to be up last
+	cause   string    // why it is to be restarted though it is connected: dead, outdated or forced
+	reason  string    // the cause of the last try
+
 	wokenAt     time.Time
+	wanted      bool // it was asked for within the minute after wokenAt (rule 13)
 	unconfirmed bool // the last connect was ours, and what came of it is not known
 	announced   bool // that it is parked (rule 13)
-}
 
-// A try waits, in this order, for a read (rule 3), perhaps for a slot and another
-// read (rule 5), for its connect, and for the read that shows what came of it (rule 11).
-type try struct {
-	slot      *slot
-	lease     *timer // releases the slot (rule 5)
-	connected bool   // the connect was begun
-	settled   bool   // and is over
+	// The outage, for people: it ends when the count has gone down to nothing.
+	outageAt time.Time // when it began
+	tries    int       // in it
 }
 
 // An Engine reconnects the servers of one instance.
@@ -60,16 +67,21 @@ type Engine struct {
 	retriedAt time.Time // when the last Retry was asked for
 
 	records []*record            // in the order of their first failure
-	triedAt map[string]time.Time // rule 12: the least gap
+	triedAt map[string]time.Time // when a server was started last (rule 12)
 	seen    map[string]*sighting
-	timers  []*timer
-	order   int      // of the last timer
-	look    *timer   // set while a look is due
-	poll    *timer   // set while started and in use, between two reads
-	limit   *timer   // of the read under way
-	reading *reading // the read under way
-	next    *reading // the one that will start when that one ends
-	actions []Action
+	calls   calls    // that are running
+	remotes []string // the servers that are reached over a network (rule 20)
+
+	configured    bool // that is known
+	noticesDeaths bool // OpenCode notices by itself that a local server is gone
+	timers        []*timer
+	order         int      // of the last timer
+	look          *timer   // set while a look is due
+	poll          *timer   // set while started and in use, between two reads
+	limit         *timer   // of the read under way
+	reading       *reading // the read under way
+	next          *reading // the one that will start when that one ends
+	actions       []Action
 }
 
 // A reading is a status read, with the tries that wait for its answer.
@@ -152,28 +164,40 @@ func (e *Engine) WokeUp(now time.Time) {
 	e.input(now, func() {
 		for _, s := range e.records {
 			if (s.phase == waiting || s.phase == parked) && e.mayWake(s) {
-				s.tries = 0
+				s.count = 0
 				e.plan(s, waiting, e.policy.FirstDelay)
 			}
 		}
 	})
 }
 
-// wake tries what was given up (rule 13).
+// wake tries what was given up (rule 13): now, or when the minute is over.
 func (e *Engine) wake() {
 	for _, s := range e.records {
-		if (s.phase == parked || s.phase == dormant) && e.mayWake(s) {
+		switch {
+		case s.phase != parked && s.phase != dormant || s.cause != "":
+		case !e.paused && e.mayWake(s):
 			e.plan(s, waiting, e.policy.FirstDelay)
+		default:
+			s.wanted = true
+			if s.phase == parked {
+				e.plan(s, parked, min(s.timer.at.Sub(e.now), e.untilAwake(s)))
+			}
 		}
 	}
 }
 
 func (e *Engine) mayWake(s *record) bool {
-	if e.now.Sub(s.wokenAt) < shared().Constants.WakeGap {
+	if !s.wokenAt.IsZero() && e.untilAwake(s) > 0 {
 		return false
 	}
-	s.wokenAt = e.now
+	s.wokenAt, s.wanted = e.now, false
 	return true
+}
+
+// untilAwake is how long it takes until the server may be woken again.
+func (e *Engine) untilAwake(s *record) time.Duration {
+	return s.wokenAt.Add(shared().Constants.WakeGap).Sub(e.now)
 }
 
 // -- Status
@@ -230,8 +254,10 @@ func (e *Engine) answered(answer map[string]Status) {
 	}
 	if next := e.next; next != nil {
 		e.next = nil
-		e.startRead()
-		e.reading.waiting = next.waiting
+		if e.reading == nil { // else one of those has started it
+			e.startRead()
+		}
+		e.reading.waiting = append(e.reading.waiting, next.waiting...)
 	}
 }
 
@@ -256,9 +282,9 @@ func (e *Engine) observe(answer map[string]Status) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(answer)) {
 		if status := answer[name]; status.State == "failed" && e.record(name) == nil && e.concerns(name) {
-			s := &record{name: name, error: status.Error, failedAt: e.now}
-			e.records = append(e.records, s)
-			e.retry(s, false)
+			s := e.newRecord(name)
+			s.error = status.Error
+			e.retry(s)
 		}
 	}
 }
@@ -266,38 +292,61 @@ func (e *Engine) observe(answer map[string]Status) {
 // judge says what a status means for a server that has a record and no try under way.
 func (e *Engine) judge(s *record, answer map[string]Status) {
 	status, configured := answer[s.name]
+	connected := status.State == "connected"
 	unconfirmed := s.unconfirmed
 	s.unconfirmed = unconfirmed && status.State == "pending" // nor is it yet
-	if status.State == "failed" {
-		s.error = status.Error
-		switch s.phase {
-		case waiting, parked:
+	switch {
+	case status.State == "failed":
+		s.error, s.cause, s.reason = status.Error, "", ""
+		if s.phase == waiting || s.phase == parked {
 			return
-		case up:
-			// Rule 12: only a connection that was seen to last ends an outage.
-			if s.aliveAt.Sub(s.upAt) >= e.policy.StableAfter {
-				s.tries, s.announced, s.failedAt = 0, false, e.now
-			}
 		}
-		e.retry(s, s.phase == dormant)
-		return
-	}
-	if status.State == "connected" && unconfirmed {
+		if s.phase == up {
+			e.settleCount(s)
+		}
+		e.retry(s)
+	case connected && unconfirmed:
 		e.isBack(s)
-		return
-	}
-	if status.State == "connected" && s.phase == up {
-		s.aliveAt = e.now
-		if s.aliveAt.Sub(s.upAt) < e.policy.StableAfter {
-			return
+	case connected && s.cause != "": // the restart is still to come
+		if s.timer == nil {
+			e.planRestart(s)
 		}
+	case connected && s.phase == outdated:
+	case connected && s.phase == up && e.stillCounts(s):
+	case connected, !configured, status.State == "disabled":
+		e.forget(s) // rule 12: connected for good, or without us, or disabled, or no longer configured
+	default:
+		s.cause = ""
+		e.move(s, aside) // rule 1
 	}
-	// Rule 12: connected for good, or without us, or disabled, or no longer configured.
-	if !configured || status.State == "connected" || status.State == "disabled" {
-		e.forget(s)
-		return
+}
+
+// stillCounts notes that the server is alive, and reports whether its tries still count.
+func (e *Engine) stillCounts(s *record) bool {
+	s.aliveAt = e.now
+	return e.left(s) > 0
+}
+
+// left is what is left of the count of tries. While the server is connected it goes down
+// by one in every sixth of stable-after, and to nothing after all of it (rule 12), as far
+// as the connection is known to have lived.
+func (e *Engine) left(s *record) float64 {
+	if s.phase != up {
+		return s.count
 	}
-	e.move(s, aside) // rule 1
+	lived := s.aliveAt.Sub(s.upAt)
+	if lived >= e.policy.StableAfter {
+		return 0
+	}
+	return max(0, s.count-6*float64(lived)/float64(e.policy.StableAfter))
+}
+
+// settleCount leaves the count as it is, since the connection has ended. With nothing left,
+// what follows is another outage.
+func (e *Engine) settleCount(s *record) {
+	if s.count = e.left(s); s.count == 0 {
+		s.announced, s.outageAt, s.tries = false, e.now, 0
+	}
 }
 
 // -- A server's schedule. move alone changes a phase, plan alone sets a server's timer (rule 9).
@@ -325,6 +374,12 @@ func (e *Engine) forget(s *record) {
 	e.records = slices.DeleteFunc(e.records, func(other *record) bool { return other == s })
 }
 
+func (e *Engine) newRecord(name string) *record {
+	s := &record{name: name, outageAt: e.now}
+	e.records = append(e.records, s)
+	return s
+}
+
 func (e *Engine) record(name string) *record {
 	for _, s := range e.records {
 		if s.name == name {
@@ -335,43 +390,50 @@ func (e *Engine) record(name string) *record {
 }
 
 // retry plans the next try: after one that failed, after a connection that did not
-// last, or at the first sight of a failure; soon, if the last delay has passed unused.
-func (e *Engine) retry(s *record, soon bool) {
+// last, or at the first sight of a failure. Back-off is the least time between two
+// starts (rule 12).
+func (e *Engine) retry(s *record) {
 	overload := says(s.error, "overloaded") != nil // rule 15
 	if overload {
 		e.pool.careful = true
+	}
+	wanted := time.Duration(math.MaxInt64)
+	if s.wanted {
+		wanted = max(e.untilAwake(s), e.policy.FirstDelay)
 	}
 	limit := e.policy.MaxAttempts
 	if says(s.error, "missing") != nil {
 		limit = min(limit, shared().Constants.MissingTries)
 	}
 	switch {
-	case s.tries >= limit:
-		e.plan(s, parked, e.jittered(e.policy.ProbeInterval))
+	case s.count >= float64(limit):
+		e.plan(s, parked, min(e.jittered(e.policy.ProbeInterval), wanted))
 		if !s.announced {
 			s.announced = true
 			e.act(Log{"warn", fmt.Sprintf("%s is still failed after %s; it is now tried rarely, and on a prompt", s.name, count(s.tries))})
 		}
 	case overload:
 		e.plan(s, waiting, e.jittered(e.policy.MaxDelay))
-	case soon:
-		e.plan(s, waiting, e.backoff(0))
 	default:
-		e.plan(s, waiting, e.backoff(s.tries))
+		delay := e.jittered(e.policy.FirstDelay)
+		if backoff := e.jittered(e.backoff(s.count)); backoff > 0 {
+			delay = max(delay, e.triedAt[s.name].Add(backoff).Sub(e.now))
+		}
+		e.plan(s, waiting, min(delay, wanted))
 	}
 }
 
-// backoff is the delay before the next try of a server that was tried so often in this outage.
-func (e *Engine) backoff(tries int) time.Duration {
-	if tries == 0 {
-		return e.jittered(e.policy.FirstDelay)
+// backoff is the least time from one start of a server to the next, for a count of tries.
+func (e *Engine) backoff(count float64) time.Duration {
+	if count == 0 {
+		return 0
 	}
-	doubled := float64(e.policy.InitialDelay) * math.Pow(2, float64(tries-1))
-	return e.jittered(time.Duration(min(float64(e.policy.MaxDelay), doubled)))
+	return time.Duration(min(float64(e.policy.MaxDelay), float64(e.policy.InitialDelay)*math.Pow(2, count-1)))
 }
 
+// jittered is a delay with its random part, in whole milliseconds.
 func (e *Engine) jittered(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * (1 + e.policy.Jitter*(2*e.random()-1)))
+	return time.Duration(float64(d) * (1 + e.policy.Jitter*(2*e.random()-1))).Round(time.Millisecond)
 }
 
 func count(tries int) string {
@@ -379,95 +441,6 @@ func count(tries int) string {
 		return "1 try"
 	}
 	return fmt.Sprint(tries, " tries")
-}
-
-// -- A try
-
-func (e *Engine) attempt(s *record) {
-	if e.idle() { // what nobody uses costs nothing
-		e.move(s, dormant)
-		return
-	}
-	e.move(s, trying)
-	s.try = &try{}
-	e.read(s)
-}
-
-// goOn goes on with a try after a read that it waited for.
-func (e *Engine) goOn(s *record, answer map[string]Status) {
-	t := s.try
-	switch {
-	case t.settled, e.paused, answer[s.name].State != "failed":
-		e.settle(s, answer)
-		e.endLease(s)
-		s.try = nil
-	case t.slot != nil && !t.slot.released:
-		e.connect(s)
-	default:
-		// A read holds no slot for longer than a connect may: who had to wait for a slot
-		// reads once more, and asks for another slot if that took too long.
-		if t.slot = e.pool.request(e, s); t.slot.held {
-			e.connect(s)
-		}
-	}
-}
-
-// granted goes on with a try that waited for its slot.
-func (e *Engine) granted(s *record) {
-	e.lease(s)
-	e.read(s)
-}
-
-func (e *Engine) connect(s *record) {
-	s.tries++
-	e.triedAt[s.name] = e.now
-	s.try.connected = true
-	e.lease(s)
-	e.act(Connect{s.name})
-}
-
-// Settled says that the connect of the server is over.
-func (e *Engine) Settled(now time.Time, server string) {
-	e.input(now, func() {
-		s := e.record(server)
-		if s == nil || s.try == nil || !s.try.connected || s.try.settled {
-			return
-		}
-		s.try.settled = true
-		e.endLease(s)
-		e.read(s) // rule 11
-	})
-}
-
-func (e *Engine) lease(s *record) {
-	slot := s.try.slot
-	e.cancel(s.try.lease)
-	s.try.lease = e.after(e.policy.ConnectTimeout, func() { e.pool.release(slot) })
-}
-
-func (e *Engine) endLease(s *record) {
-	e.cancel(s.try.lease)
-	if s.try.slot != nil {
-		e.pool.release(s.try.slot)
-	}
-}
-
-// settle ends a try by what the status says.
-func (e *Engine) settle(s *record, answer map[string]Status) {
-	s.unconfirmed = s.unconfirmed || s.try.settled
-	if answer == nil {
-		// Rule 16: no answer is no failure; nothing is counted, nothing forgotten.
-		e.move(s, dormant)
-		return
-	}
-	e.judge(s, answer)
-}
-
-func (e *Engine) isBack(s *record) {
-	s.upAt, s.aliveAt = e.now, e.now
-	e.move(s, up)
-	e.pool.stopBeingCareful()
-	e.act(Log{"info", fmt.Sprintf("%s is back (%s, %.1f s)", s.name, count(s.tries), s.upAt.Sub(s.failedAt).Seconds())})
 }
 
 // -- What the host tells
@@ -484,6 +457,8 @@ func (e *Engine) Used(now time.Time, use Use, server string) {
 		}
 		if s := e.record(server); s != nil && s.phase == up {
 			s.aliveAt = e.now // it was alive until it said so, or dropped
+		} else if s != nil && use == MCP {
+			e.disprove(s) // its connection has ended, or OpenCode reads its tools anew
 		}
 		wasIdle := e.idle()
 		// A crash is an mcp event: it must not keep an instance in use that nobody prompts.
@@ -510,8 +485,15 @@ func (e *Engine) Pause(now time.Time, paused bool) {
 			e.wake()
 			e.lookSoon()
 		}
-		for _, s := range e.records {
-			if paused && (s.phase == waiting || s.phase == parked) {
+		for _, s := range slices.Clone(e.records) {
+			switch {
+			case !paused:
+				continue
+			case s.phase == dead:
+				e.forget(s) // by then, who knows: the next call proves it anew
+				continue
+			}
+			if s.cause = ""; s.timer != nil {
 				e.move(s, dormant)
 			}
 		}
@@ -519,8 +501,9 @@ func (e *Engine) Pause(now time.Time, paused bool) {
 }
 
 // Retry forgets the back-off of the servers, of all if none is named, and tries them now
-// (rule 19). An instance that is not in use stays so (rule 2).
-func (e *Engine) Retry(now time.Time, servers []string) {
+// (rule 19). Those in force are restarted if they are connected. An instance that is not
+// in use stays so (rule 2).
+func (e *Engine) Retry(now time.Time, servers, force []string) {
 	e.input(now, func() {
 		if !e.started {
 			return
@@ -531,14 +514,19 @@ func (e *Engine) Retry(now time.Time, servers []string) {
 			return // it is about other instances
 		}
 		e.usedAt = e.now // somebody waits for it
+		for _, name := range force {
+			if known(name) {
+				e.force(name)
+			}
+		}
 		for _, s := range e.records {
 			if len(servers) > 0 && !slices.Contains(servers, s.name) {
 				continue
 			}
 			// Not bound to rule 13's minute: it is no loop that asks.
-			s.tries, s.announced, s.failedAt = 0, false, e.now
+			s.count, s.announced = 0, false
 			if s.try != nil && s.try.connected && !s.try.settled {
-				s.tries = 1 // the one under way counts
+				s.count = 1 // the one under way counts
 			}
 			if s.phase == waiting || s.phase == parked || s.phase == dormant {
 				e.plan(s, waiting, 0)
@@ -560,7 +548,7 @@ func (e *Engine) Close(now time.Time) {
 				e.pool.release(s.try.slot)
 			}
 		}
-		e.records, e.reading, e.next = nil, nil, nil
+		e.records, e.calls, e.reading, e.next = nil, nil, nil, nil
 		e.pool.leave()
 	})
 }

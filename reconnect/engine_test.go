@@ -143,7 +143,7 @@ func TestUnusedEngineDoesNothing(t *testing.T) {
 	e := reconnect.New(policy, reconnect.NewPool(1), middle)
 	e.Pause(epoch, true)
 	e.Pause(epoch, false)
-	e.Retry(epoch, nil)
+	e.Retry(epoch, nil, nil)
 	e.WokeUp(epoch)
 	e.Settled(epoch, "a")
 	e.Read(epoch, answer{"a": {State: "failed"}})
@@ -232,7 +232,7 @@ func TestHostsMistakes(t *testing.T) {
 				call = func(e *reconnect.Engine) { e.Pause(now, paused) }
 			case 6:
 				server := name.Draw(t, "server")
-				call = func(e *reconnect.Engine) { e.Retry(now, []string{server}); e.WokeUp(now) }
+				call = func(e *reconnect.Engine) { e.Retry(now, []string{server}, nil); e.WokeUp(now) }
 			case 7:
 				if rapid.IntRange(0, 9).Draw(t, "close") == 0 {
 					closed[n] = true

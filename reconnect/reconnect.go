@@ -47,6 +47,7 @@ type (
 	//
 	//	waiting, trying, parked, dormant   the phase (state.Server has them) of a server that
 	//	                                   failed and that the engine looks after
+	//	dead, outdated                     the phase of one that OpenCode calls connected
 	//	connected, failed, disabled, …     else what OpenCode says; failed is one that is skipped
 	//	""                                 not known yet, or no longer configured
 	//

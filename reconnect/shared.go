@@ -22,12 +22,14 @@ var shared = sync.OnceValue(func() (s struct {
 		Examined     int           // of an error, before what may be a secret is taken out
 		ErrorLength  int           // of an error that is told
 	}
-	Phases   map[string]string   // with what each means
-	Errors   map[string][]string // patterns of each kind
-	Parts    map[string]part     // of patterns, where they stand as {name}
-	Cut      string              // the pattern of what goes from the end of an error that is cut
-	Variable string              // the pattern of a variable's name whose value is secret
-	Secrets  []struct {
+	NoticesDeaths [3]int              // the version from which OpenCode notices by itself that a local server is gone
+	Phases        map[string]string   // with what each means
+	Reasons       map[string]string   // why a connected server was restarted, for the log
+	Errors        map[string][]string // patterns of each kind
+	Parts         map[string]part     // of patterns, where they stand as {name}
+	Cut           string              // the pattern of what goes from the end of an error that is cut
+	Variable      string              // the pattern of a variable's name whose value is secret
+	Secrets       []struct {
 		What    string
 		Pattern string
 		When    []string // patterns that what matches has to match, too

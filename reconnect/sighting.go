@@ -2,6 +2,7 @@ package reconnect
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -15,6 +16,13 @@ type sighting struct {
 	error string    // the last one, which outlives the failure
 	since time.Time // it got its state
 	told  string    // the word that the last transition went to
+
+	prefix      string    // what the ids of its tools begin with
+	connectedAt time.Time // when a connect of ours was over: a call that began before says nothing of it
+	answeredAt  time.Time // when a call completed
+	restartedAt time.Time // when it was restarted for what calls said
+	restarts    int       // such ones in a row, without a call that completed
+	helpless    bool      // that these do not help was said
 }
 
 // show keeps what a status says for people.
@@ -22,8 +30,11 @@ func (e *Engine) show(answer map[string]Status) {
 	for name, status := range answer {
 		s := e.seen[name]
 		if s == nil {
-			s = &sighting{}
+			s = &sighting{prefix: toolID(name) + "_"}
 			e.seen[name] = s
+		}
+		if s.state != "" && s.said.State != "connected" && status.State == "connected" {
+			s.connectedAt = e.now // by whomever
 		}
 		if s.state == "" || status.State != s.said.State {
 			s.state, s.since = "unknown", e.now
@@ -79,11 +90,12 @@ func (e *Engine) Servers() []state.Server {
 		server := state.Server{Name: name, Status: seen.state, Error: seen.error, Since: seen.since, TriedAt: e.triedAt[name]}
 		server.Retried = !e.retriedAt.IsZero() && !server.TriedAt.Before(e.retriedAt)
 		if s := e.record(name); s != nil {
-			server.Phase, server.Tries = s.phase, s.tries
+			server.Phase, server.Tries = s.phase, int(math.Ceil(e.left(s)))
 			if s.timer != nil {
 				server.DueAt = s.timer.at
 			}
-		} else if seen.state == "failed" && !e.concerns(name) {
+		}
+		if server.Skipped = !e.concerns(name); server.Skipped && seen.state == "failed" {
 			server.Phase = "skipped"
 		}
 		servers = append(servers, server)

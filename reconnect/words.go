@@ -1,7 +1,9 @@
 package reconnect
 
 import (
+	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -78,6 +80,17 @@ func first(length int, text string) string {
 		length--
 	}
 	return text
+}
+
+// NoticesDeaths reports whether a version of OpenCode notices by itself that a local server
+// is gone (rule 20).
+func NoticesDeaths(version string) bool {
+	var v [3]int
+	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &v[0], &v[1], &v[2]); n < 3 {
+		return false
+	}
+	least := shared().NoticesDeaths
+	return slices.Compare(v[:], least[:]) >= 0
 }
 
 // says reports whether an error is one of a kind of shared.json: nil, or what the

@@ -33,6 +33,7 @@ type Retry struct {
 	At          int64    `json:"at"`                    // when it was asked for, in milliseconds since 1970; 0 for never
 	Servers     []string `json:"servers"`               // none means all
 	Directories []string `json:"directories,omitempty"` // of the instances, as they call themselves; none means all
+	Force       []string `json:"force,omitempty"`       // servers that are restarted if they are connected
 }
 
 // mergeWithin is how soon after another a retry has to ask for what that one asked for
@@ -75,21 +76,30 @@ func SetPaused(dir string, paused bool) (changed bool, err error) {
 	return changed, err
 }
 
-// RequestRetry asks the plugins in dir to try servers now, none meaning all, in these
-// directories, none meaning all, and returns the Retry's At.
-func RequestRetry(dir string, servers, directories []string) (at time.Time, err error) {
-	err = update(dir, func(c *Control) bool {
-		now := time.Now()
-		last := c.Retry
-		if now.Sub(time.UnixMilli(last.At)).Abs() < mergeWithin { // it may be ahead by some milliseconds
-			servers, directories = union(servers, last.Servers), union(directories, last.Directories)
+// RequestRetry asks the plugins in dir for a retry, whatever its At, and returns the At
+// that it got. It waits for up to two seconds where this or the last one forces a
+// restart: to ask for both would force it once more.
+func RequestRetry(dir string, asked Retry) (at time.Time, err error) {
+	for ; ; time.Sleep(mergeWithin / 20) {
+		err = update(dir, func(c *Control) bool {
+			now := time.Now()
+			last, next := c.Retry, asked
+			if now.Sub(time.UnixMilli(last.At)).Abs() < mergeWithin { // it may be ahead by some milliseconds
+				if len(last.Force) > 0 || len(asked.Force) > 0 {
+					return false
+				}
+				next.Servers, next.Directories = union(asked.Servers, last.Servers), union(asked.Directories, last.Directories)
+			}
+			// It grows even where the clock was set back, or plugins would not see it.
+			next.At = max(now.UnixMilli(), last.At+1)
+			next.Servers = append([]string{}, next.Servers...)
+			c.Retry, at = next, time.UnixMilli(next.At)
+			return true
+		})
+		if err != nil || !at.IsZero() {
+			return at, err
 		}
-		// It grows even where the clock was set back, or plugins would not see it.
-		c.Retry = Retry{max(now.UnixMilli(), last.At+1), append([]string{}, servers...), directories}
-		at = time.UnixMilli(c.Retry.At)
-		return true
-	})
-	return at, err
+	}
 }
 
 // union unites two lists of which an empty one means everything.

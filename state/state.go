@@ -49,10 +49,12 @@ type Server struct {
 	Name   string
 	Status string // what OpenCode says: connected, failed, disabled, needs_auth, …
 	// Phase is where the plugin is with a server that it has seen to fail: waiting,
-	// trying, parked, dormant, up or aside; skipped for a failed one that it was told
-	// to leave alone; "" for any other.
+	// trying, parked, dormant, up or aside; dead or outdated for one that is connected and
+	// needs a restart (rule 20); skipped for a failed one that it was told to leave alone;
+	// "" for any other.
 	Phase   string
-	Tries   int       // in this outage
+	Tries   int       // that still count, rounded up (rule 12)
+	Skipped bool      // the policy leaves it alone, whatever its status
 	Retried bool      // a try began since Instance.RetriedAt
 	Error   string    // the last one, without secrets, at most 200 characters
 	Since   time.Time // when it got its status
@@ -184,6 +186,7 @@ type server struct {
 	Status  string  `json:"status"`
 	Phase   string  `json:"phase"`
 	Tries   int     `json:"tries"`
+	Skipped bool    `json:"skipped"`
 	Retried bool    `json:"retried"`
 	Error   string  `json:"error"`
 	Since   float64 `json:"since"`
@@ -198,7 +201,7 @@ func (f file) instance() Instance {
 	}
 	for _, s := range f.Servers {
 		i.Servers = append(i.Servers, Server{
-			Name: s.Name, Status: s.Status, Phase: s.Phase, Tries: s.Tries, Retried: s.Retried, Error: s.Error,
+			Name: s.Name, Status: s.Status, Phase: s.Phase, Tries: s.Tries, Skipped: s.Skipped, Retried: s.Retried, Error: s.Error,
 			Since: timeOf(s.Since), TriedAt: timeOf(s.TriedAt), DueAt: timeOf(s.DueAt),
 		})
 	}

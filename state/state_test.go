@@ -8,9 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -231,7 +233,7 @@ func TestControl(t *testing.T) {
 	if _, err := state.SetPaused(dir, true); err != nil {
 		t.Fatal(err)
 	}
-	at, err := state.RequestRetry(dir, []string{"a"}, []string{"/p"})
+	at, err := state.RequestRetry(dir, state.Retry{Servers: []string{"a"}, Directories: []string{"/p"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +242,7 @@ func TestControl(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	// As rule 19 writes it; lists are never null.
-	if _, err := state.RequestRetry(dir, nil, nil); err != nil {
+	if _, err := state.RequestRetry(dir, state.Retry{}); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "control.json"))
@@ -267,7 +269,7 @@ func TestControlAtOnce(t *testing.T) {
 			if name == "" {
 				_, err = state.SetPaused(dir, true)
 			} else {
-				_, err = state.RequestRetry(dir, []string{name, "x"}, []string{"/" + name})
+				_, err = state.RequestRetry(dir, state.Retry{Servers: []string{name, "x"}, Directories: []string{"/" + name}})
 			}
 			if err != nil {
 				t.Error(err)
@@ -283,7 +285,7 @@ func TestControlAtOnce(t *testing.T) {
 	}
 	// Everything stays everything.
 	for _, servers := range [][]string{nil, {"a"}} {
-		if _, err := state.RequestRetry(dir, servers, nil); err != nil {
+		if _, err := state.RequestRetry(dir, state.Retry{Servers: servers}); err != nil {
 			t.Fatal(err)
 		}
 		if c, err := state.ReadControl(dir); err != nil || len(c.Retry.Servers)+len(c.Retry.Directories) != 0 {
@@ -303,7 +305,7 @@ func TestRetrySoonAfterAnother(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "control.json"), fmt.Appendf(nil, `{"paused":false,"retry":{"at":%d,"servers":["a"]}}`, at), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := state.RequestRetry(dir, []string{"b"}, nil); err != nil {
+		if _, err := state.RequestRetry(dir, state.Retry{Servers: []string{"b"}}); err != nil {
 			t.Fatal(err)
 		}
 		if c, err := state.ReadControl(dir); err != nil || !cmp.Equal(c.Retry.Servers, want) {
@@ -318,7 +320,7 @@ func TestRetryGrowsWhateverTheClockSays(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "control.json"), fmt.Appendf(nil, `{"paused":false,"retry":{"at":%d,"servers":[]}}`, future), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if at, err := state.RequestRetry(dir, nil, nil); err != nil || at.UnixMilli() != future+1 {
+	if at, err := state.RequestRetry(dir, state.Retry{}); err != nil || at.UnixMilli() != future+1 {
 		t.Errorf("%v, %v", at, err)
 	}
 }
@@ -363,10 +365,47 @@ func TestControlWhereNothingIsInstalled(t *testing.T) {
 	if _, err := state.SetPaused(dir, true); !errors.Is(err, state.ErrNotInstalled) {
 		t.Error(err)
 	}
-	if _, err := state.RequestRetry(dir, nil, nil); !errors.Is(err, state.ErrNotInstalled) {
+	if _, err := state.RequestRetry(dir, state.Retry{}); !errors.Is(err, state.ErrNotInstalled) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
+	}
+}
+
+// TestForcedRetriesAreNotMerged: to ask for two at once would force the first one once more.
+func TestForcedRetriesAreNotMerged(t *testing.T) { synctest.Test(t, forcedRetriesAreNotMerged) }
+
+func forcedRetriesAreNotMerged(t *testing.T) {
+	dir := t.TempDir()
+	request := func(asked state.Retry) state.Control {
+		t.Helper()
+		if _, err := state.RequestRetry(dir, asked); err != nil {
+			t.Fatal(err)
+		}
+		c, err := state.ReadControl(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	request(state.Retry{Servers: []string{"x"}})
+	var last int64
+	for _, asked := range []state.Retry{
+		{Servers: []string{"a"}, Force: []string{"a"}, Directories: []string{"/p"}},
+		{Servers: []string{"b"}, Force: []string{"b"}},
+		{Servers: []string{"c"}},
+	} {
+		got := request(asked)
+		if got.Retry.At < last+2000 {
+			t.Errorf("%+v comes %d ms after the one before", asked, got.Retry.At-last)
+		}
+		last, asked.At = got.Retry.At, got.Retry.At
+		if diff := cmp.Diff(asked, got.Retry); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	}
+	if got := request(state.Retry{Servers: []string{"d"}}); !slices.Equal(got.Retry.Servers, []string{"c", "d"}) {
+		t.Errorf("what forces nothing is merged: %+v", got.Retry)
 	}
 }

@@ -3,7 +3,7 @@
 const TERMINAL_DELAY = 1_000 // lets a terminal UI paint before its servers are looked at
 const NEWBORN = 1_000 // up to OpenCode 1.1.34 a new copy hears of its predecessor's disposal (rule 7)
 
-// The engine's host: rule 4 for every call, rules 8 and 16 for every answer.
+// The resident's host: rule 4 for every call, rules 8 and 16 for every answer.
 function hostOf(input) {
   const { client, directory } = input
   // OpenCode decodes a directory that is asked for twice, and would act in another one.
@@ -13,6 +13,7 @@ function hostOf(input) {
 
   const host = {
     url: listener(input.serverUrl).baseUrl ?? null,
+    serial: false,
     closed: false,
 
     async status() {
@@ -85,27 +86,53 @@ function inTerminal(directory) {
   return directory === process.cwd() && process.argv.some((arg) => /[\\/]tui[\\/]worker\.[jt]s$/.test(arg))
 }
 
+// What a part of a message says of a tool's call (rule 20). The part is the call: the
+// model may give one id twice. Up to 1.17.0 a result that is an error is completed.
+function callOf(part) {
+  if (part?.type !== "tool" || typeof part.id !== "string" || typeof part.tool !== "string") return undefined
+  return { id: part.id, tool: part.tool, state: part.state?.status, text: String(part.state?.error ?? part.state?.output ?? "") }
+}
+
+// Whether a version of OpenCode notices by itself that a local server is gone. A session
+// tells the one that created it, which is no later than this one.
+function noticesDeaths(version) {
+  const parts = /^(\d+)\.(\d+)\.(\d+)/.exec(String(version))?.slice(1).map(Number)
+  const differs = parts?.findIndex((part, n) => part !== SHARED.noticesDeaths[n])
+  return parts !== undefined && (differs < 0 || parts[differs] > SHARED.noticesDeaths[differs])
+}
+
 export default async function mcpReconnect(input) {
   const { directory } = input
-  const engine = createEngine(directory, hostOf(input))
+  const resident = createResident(directory, hostOf(input))
 
-  if (SETTINGS.start === "load") engine.after(0, () => engine.used("load"))
-  else if (SETTINGS.start === "auto" && inTerminal(directory)) engine.after(TERMINAL_DELAY, () => engine.used("load"))
+  if (SETTINGS.start === "load") resident.after(0, () => resident.used("load"))
+  else if (SETTINGS.start === "auto" && inTerminal(directory)) resident.after(TERMINAL_DELAY, () => resident.used("load"))
 
   return {
+    async config(config) {
+      const servers = Object.entries(config?.mcp ?? {})
+      resident.configured(servers.filter(([, server]) => server?.type === "remote").map(([name]) => name))
+    },
     async event(message) {
       const event = message?.event
       const type = String(event?.type)
-      if (type.startsWith("mcp.")) engine.used("mcp", event.properties?.server)
-      else if (type === "message.updated") engine.used("busy")
-      else if (type === "session.status" && event.properties?.status?.type === "busy") engine.used("busy")
-      else if (type === "server.instance.disposed" && event.properties?.directory === directory && engine.age() > NEWBORN) engine.dispose()
+      if (type === "message.part.updated") {
+        const call = callOf(event.properties?.part)
+        if (call) resident.called(call)
+      } else if (type.startsWith("mcp.")) resident.used("mcp", /^mcp\.(tools|status)\./.test(type) ? event.properties?.server : undefined)
+      else if (type === "session.created" || type === "session.updated") {
+        if (noticesDeaths(event.properties?.info?.version)) resident.noticesDeaths()
+      }
+      else if (type === "message.updated") resident.used("busy")
+      else if (type === "session.status" && event.properties?.status?.type === "busy") resident.used("busy")
+      else if (type === "server.instance.disposed" && event.properties?.directory === directory && resident.age() > NEWBORN) resident.dispose()
     },
     async "chat.message"() {
-      engine.used("prompt")
+      resident.used("prompt")
+      await resident.hold()
     },
     async dispose() {
-      engine.dispose()
+      resident.dispose()
     },
   }
 }

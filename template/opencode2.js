@@ -59,7 +59,7 @@ async function setup(ctx) {
       let tries = 0
       do {
         if ((await reload()) || unloaded || !applied) break
-        await pause(backoff(tries++))
+        await pause(jittered(Math.max(SETTINGS.firstDelay, backoff(tries++))))
       } while (!unloaded)
       restarting.delete(name)
     },
@@ -67,7 +67,7 @@ async function setup(ctx) {
     // OpenCode 2 has no log for plugins, and console is not for them (rule 17).
     async say() {},
   }
-  const engine = createEngine(directory, host)
+  const resident = createResident(directory, host)
 
   // Whether OpenCode has reloaded, and not failed to, or taken too long.
   async function reload() {
@@ -84,7 +84,7 @@ async function setup(ctx) {
     }
   }
 
-  // Not a timer of the engine, whose timers end with it.
+  // Not a timer of the resident's, which end with it.
   function pause(ms) {
     return new Promise((resolve) => setTimeout(resolve, Math.ceil(ms)).unref?.())
   }
@@ -98,9 +98,9 @@ async function setup(ctx) {
       // Somebody else was faster than our reload, and what they did stands.
       if (type === "mcp.status.changed" && disabled.get(server) === false) disabled.delete(server)
       // What we do ourselves is no sign of use (rule 2), and is looked at when it is done.
-      if (!restarting.has(server)) engine.used("mcp", server)
-    } else if (type === "session.execution.started") engine.used("prompt")
-    else if (type.startsWith("session.")) engine.used("busy")
+      if (!restarting.has(server)) resident.used("mcp", server)
+    } else if (type === "session.execution.started") resident.used("prompt")
+    else if (type.startsWith("session.")) resident.used("busy")
   }
 
   let events
@@ -109,15 +109,15 @@ async function setup(ctx) {
       events = ctx.event.subscribe()[Symbol.asyncIterator]()
       for (let next = await events.next(); !next.done; next = await events.next()) tell(next.value)
     } catch {}
-    engine.after(SETTINGS.pollInterval, listen) // one event that cannot be encoded ends them all
+    resident.after(SETTINGS.pollInterval, listen) // one event that cannot be encoded ends them all
   }
 
-  if (SETTINGS.start === "load" || SETTINGS.start === "auto") engine.after(0, () => engine.used("load"))
+  if (SETTINGS.start === "load" || SETTINGS.start === "auto") resident.after(0, () => resident.used("load"))
   listen()
 
   return () => {
     unloaded = true
-    engine.dispose()
+    resident.dispose()
     disabled.clear()
     try {
       Promise.resolve(events?.return?.()).catch(() => {})

@@ -80,14 +80,14 @@ function openStore(directory) {
       } catch {}
     },
 
-    // Rule 19: {paused, retry: {at, servers, directories}}, whatever the file holds.
+    // Rule 19: {paused, retry: {at, servers, directories, force}}, whatever the file holds.
     control() {
       const content = readJSON(join(home ?? "", "control.json"))
       const retry = typeof content?.paused === "boolean" ? content.retry : undefined
       const list = (value) => (Array.isArray(value) ? value : [])
       return {
         paused: content?.paused === true,
-        retry: { at: Number(retry?.at) || 0, servers: list(retry?.servers), directories: list(retry?.directories) },
+        retry: { at: Number(retry?.at) || 0, servers: list(retry?.servers), directories: list(retry?.directories), force: list(retry?.force) },
       }
     },
 

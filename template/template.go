@@ -30,8 +30,14 @@ var (
 	head string
 	//go:embed shared.json
 	shared string
+	//go:embed pool.js
+	pool string
+	//go:embed calls.js
+	calls string
 	//go:embed engine.js
 	engine string
+	//go:embed resident.js
+	resident string
 	//go:embed words.js
 	words string
 	//go:embed state.js
@@ -41,6 +47,10 @@ var (
 	//go:embed opencode2.js
 	adapter2 string
 )
+
+// Shared returns shared.json: the data that the engine here shares with the one of
+// package reconnect. It stands in a rendering as it is, since JSON is an expression.
+func Shared() []byte { return []byte(shared) }
 
 // A Host is what loads a rendering.
 type Host struct{ adapter string }
@@ -58,10 +68,6 @@ var parsed = sync.OnceValue(func() *template.Template {
 // A Rendering is a script in its parts. They are not joined where nothing needs it:
 // most runs only compare them with a file.
 type Rendering []string
-
-// Shared returns shared.json: the data that the engine here shares with the one of
-// package reconnect. It stands in a rendering as it is, since JSON is an expression.
-func Shared() []byte { return []byte(shared) }
 
 // Bytes returns the script.
 func (r Rendering) Bytes() []byte { return []byte(strings.Join(r, "")) }
@@ -82,7 +88,7 @@ func Render(data Data, hosts ...Host) ([]Rendering, error) {
 	}
 	var renderings []Rendering
 	for _, host := range hosts {
-		renderings = append(renderings, Rendering{filled.String(), engine, "\n", words, "\n", state, "\n", host.adapter})
+		renderings = append(renderings, Rendering{filled.String(), engine, "\n", calls, "\n", pool, "\n", words, "\n", resident, "\n", state, "\n", host.adapter})
 	}
 	return renderings, nil
 }

@@ -23,6 +23,7 @@ const (
 func (w *Watcher) steer(paused bool, retried int64) {
 	ticker := time.NewTicker(steerInterval)
 	defer ticker.Stop()
+	started := w.wall().UnixMilli()
 	for {
 		select {
 		case <-w.ctx.Done():
@@ -39,7 +40,10 @@ func (w *Watcher) steer(paused bool, retried int64) {
 		}
 		if at := control.Retry.At; at > retried {
 			retried = at
-			w.retry(time.UnixMilli(at), control.Retry.Servers, control.Retry.Directories)
+			if at < started { // it is read late, where a disk was broken: it forces nothing any more
+				control.Retry.Force = nil
+			}
+			w.retry(control.Retry)
 		}
 	}
 }

@@ -150,7 +150,7 @@ func TestControl(t *testing.T) {
 	if err := os.Mkdir(pluginDir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := state.RequestRetry(pluginDir, nil, nil); err != nil { // before it was there
+	if _, err := state.RequestRetry(pluginDir, state.Retry{}); err != nil { // before it was there
 		t.Fatal(err)
 	}
 	if _, err := state.SetPaused(pluginDir, true); err != nil {
@@ -181,7 +181,7 @@ func TestControl(t *testing.T) {
 		}
 		s.after(15 * time.Minute) // parked
 		before := len(s.asked("POST"))
-		at, err := state.RequestRetry(pluginDir, []string{"a"}, []string{"/elsewhere"})
+		at, err := state.RequestRetry(pluginDir, state.Retry{Servers: []string{"a"}, Directories: []string{"/elsewhere"}})
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -189,7 +189,7 @@ func TestControl(t *testing.T) {
 		if got := s.recorded(pluginDir); len(s.asked("POST")) != before || !got[0].RetriedAt.Equal(at) || got[0].Servers[0].Retried {
 			s.Errorf("%d tries; %+v", len(s.asked("POST"))-before, got)
 		}
-		if at, err = state.RequestRetry(pluginDir, []string{"a"}, nil); err != nil {
+		if at, err = state.RequestRetry(pluginDir, state.Retry{Servers: []string{"a"}}); err != nil {
 			s.Fatal(err)
 		}
 		s.after(time.Second)
@@ -266,6 +266,39 @@ func writeState(t *testing.T, pluginDir string, pid int, fields map[string]any) 
 		t.Fatal(err)
 	}
 	return file
+}
+
+// TestRestartsAreTheOwners (rule 20): what is forced, or proven, while a plugin does the
+// work is nothing that a watch does when the plugin ends.
+func TestRestartsAreTheOwners(t *testing.T) {
+	installed(t, func(s *scene, pluginDir string) {
+		file := writeState(t, pluginDir, os.Getpid(), map[string]any{"directory": dir, "url": "http://127.0.0.1:4096", "started": true})
+		if _, err := s.w.Connect(Target{URL: "http://localhost:4096"}); err != nil {
+			s.Fatal(err)
+		}
+		synctest.Wait()
+		s.set(dir, "a", "connected")
+		s.set(dir, "b", "connected")
+		s.prompt(dir)
+		s.after(2 * time.Second)
+		s.w.Retry(state.Retry{Servers: []string{"a"}, Force: []string{"a"}})
+		s.call(dir, "b", "error", "Not connected")
+		s.call(dir, "b", "error", "Unknown tool: echo")
+		s.after(10 * time.Second)
+		if err := os.Remove(file); err != nil {
+			s.Fatal(err)
+		}
+		s.prompt(dir)
+		s.after(5 * time.Minute)
+		if asked := s.asked("POST"); len(asked) > 0 || len(s.asked("GET /config")) > 0 {
+			s.Errorf("%q", s.asked(""))
+		}
+		s.call(dir, "b", "error", "Not connected")
+		s.after(2 * time.Second)
+		if asked := s.asked("POST"); len(asked) != 1 || asked[0] != "POST /mcp/b/connect "+dir {
+			s.Errorf("%q", asked)
+		}
+	})
 }
 
 // TestBrokenDisk: it is said once, and the work goes on.

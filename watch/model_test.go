@@ -30,6 +30,7 @@ type model struct {
 	mu       sync.Mutex
 	servers  map[string]map[string]string // directory -> server -> status
 	starts   func(directory, server string) string
+	remote   []string // servers, as they are configured
 	streams  map[chan string]bool
 	opened   []time.Time // of each request for the event stream
 	lastIDs  []string    // that those requests had
@@ -37,6 +38,7 @@ type model struct {
 	answer   http.HandlerFunc
 	down     bool
 	mute     bool // it sends no heartbeats
+	called   int  // tools
 	conns    chan net.Conn
 	closed   chan struct{}
 }
@@ -149,6 +151,23 @@ func (m *model) drops(directory, server string) {
 	m.event(directory, map[int]string{1: "mcp.tools.changed", 2: "mcp.status.changed"}[m.version], map[string]any{"server": server})
 }
 
+// call has a tool of a server called, with the end that it takes: completed or an error.
+func (m *model) call(directory, server, state, text string) {
+	m.mu.Lock()
+	m.called++
+	id := fmt.Sprint("prt_", m.called)
+	m.mu.Unlock()
+	for _, status := range []string{"pending", "running", state} {
+		s := map[string]any{"status": status}
+		if status == "error" {
+			s["error"] = text
+		} else if status == "completed" {
+			s["output"] = text
+		}
+		m.event(directory, "message.part.updated", map[string]any{"part": map[string]any{"type": "tool", "id": id, "callID": "call_1", "tool": server + "_echo", "state": s}})
+	}
+}
+
 // prompt is the sign of use.
 func (m *model) prompt(directory string) {
 	if m.version == 1 {
@@ -211,6 +230,15 @@ func (m *model) serve(w http.ResponseWriter, r *http.Request) {
 		m.stream(w, r)
 	case r.Method == "GET" && (path == "/mcp" && m.version == 1 || path == "/api/mcp" && m.version == 2):
 		m.status(w, directory)
+	case r.Method == "GET" && path == "/config" && m.version == 1:
+		config := map[string]any{}
+		for name := range m.servers[directory] {
+			config[name] = map[string]any{"type": "local", "command": []string{"x"}, "environment": map[string]string{"TOKEN": "hunter2"}}
+		}
+		for _, name := range m.remote {
+			config[name] = map[string]any{"type": "remote", "url": "http://x"}
+		}
+		json.NewEncoder(w).Encode(map[string]any{"mcp": config, "plugin": []string{}})
 	case r.Method == "POST" && strings.HasPrefix(path, prefix) && strings.HasSuffix(path, "/connect"):
 		server := strings.TrimSuffix(strings.TrimPrefix(path, prefix+"/"), "/connect")
 		m.mu.Lock()

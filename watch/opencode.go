@@ -2,6 +2,7 @@ package watch
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,6 +26,7 @@ const (
 	serverLimit  = 1000              // of MCP servers in one directory
 	nameLimit    = 256               // of a server's name, and of an event's id, in bytes
 	pathLimit    = 4 << 10           // of a directory, in bytes
+	textLimit    = 16 << 10          // of what a tool's call says, in bytes
 	errorLimit   = 200               // of an error, in characters
 	readLimit    = 150 * time.Second // of a status read: less than what the engine gives it (rule 16)
 	connectLimit = 3 * time.Minute   // of a connect: its server is not tried again before (rule 5), and no start takes longer (rule 16)
@@ -54,6 +56,7 @@ type dialect struct {
 	events  string // the path of the event stream
 	status  func(directory string) string
 	connect func(directory, server string) string
+	remotes func(directory string) string // the path of the configuration; nil where no call is told
 	decode  func(data []byte) signal
 	answer  func(content []byte) (servers map[string]json.RawMessage, err error)
 }
@@ -68,8 +71,9 @@ var dialects = []*dialect{
 		connect: func(directory, server string) string {
 			return "/mcp/" + url.PathEscape(server) + "/connect?" + query1(directory)
 		},
-		decode: decode1,
-		answer: answer1,
+		remotes: func(directory string) string { return "/config?" + query1(directory) },
+		decode:  decode1,
+		answer:  answer1,
 	},
 	{
 		version: 2,
@@ -208,6 +212,7 @@ type signal struct {
 	directory string
 	use       reconnect.Use
 	server    string
+	call      reconnect.Call
 }
 
 type signalKind int
@@ -219,6 +224,8 @@ const (
 	oversized              // something that was too long to be read
 	seen                   // something that is no sign of use, perhaps in no directory
 	used                   // a sign of use
+	called                 // what became of a call of a tool
+	noticing               // this version notices by itself that a local server is gone
 	disposed               // the instance is no more
 	allDisposed            // no instance is any more
 )
@@ -312,6 +319,14 @@ func decode1(data []byte) signal {
 		}
 	case strings.HasPrefix(kind, "mcp."):
 		s.kind, s.use, s.server = used, reconnect.MCP, changed(kind, properties)
+	case kind == "message.part.updated":
+		if call, ok := callOf(fields(properties)["part"]); ok {
+			s.kind, s.call = called, call
+		}
+	case kind == "session.created", kind == "session.updated":
+		if reconnect.NoticesDeaths(field(fields(properties)["info"], "version")) {
+			s.kind = noticing
+		}
 	case kind == "session.status":
 		if field(fields(properties)["status"], "type") == "busy" {
 			s.kind, s.use = used, reconnect.Busy
@@ -323,6 +338,23 @@ func decode1(data []byte) signal {
 		}
 	}
 	return s
+}
+
+// callOf is what a part of a message says of a tool's call. The part is the call: the
+// model may give one id twice. Up to 1.17.0 a result that is an error is completed.
+func callOf(raw json.RawMessage) (call reconnect.Call, ok bool) {
+	var part struct {
+		Type, ID, Tool string
+		State          struct {
+			Status        string
+			Error, Output json.RawMessage // an end is one, whatever they are
+		}
+	}
+	if json.Unmarshal(raw, &part) != nil || part.Type != "tool" || len(part.ID) > nameLimit || len(part.Tool) > nameLimit {
+		return call, false
+	}
+	said := cmp.Or(text(part.State.Error), text(part.State.Output))
+	return reconnect.Call{ID: part.ID, Tool: part.Tool, State: part.State.Status, Text: said[:min(len(said), textLimit)]}, true
 }
 
 // changed is the server whose tools or status an event says to be others than before. Of
@@ -449,6 +481,33 @@ func answer2(content []byte) (map[string]json.RawMessage, error) {
 		servers[server.Name] = server.Status
 	}
 	return servers, nil
+}
+
+// remotes reads which of a directory's servers are configured as remote. It starts none.
+func (o opencode) remotes(ctx context.Context, d *dialect, directory string) ([]string, error) {
+	ctx, cancel := within(ctx, readLimit)
+	defer cancel()
+	res, err := o.do(ctx, http.MethodGet, d.remotes(directory), http.Header{"Accept": {"application/json"}})
+	if err != nil {
+		return nil, reason(ctx, err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return nil, answers(res)
+	}
+	var config struct {
+		MCP map[string]struct{ Type string }
+	}
+	if err := json.NewDecoder(io.LimitReader(res.Body, answerLimit)).Decode(&config); err != nil {
+		return nil, errors.New("the server's answer is no configuration") // whose content is nobody's to repeat
+	}
+	var remotes []string
+	for name, server := range config.MCP {
+		if server.Type == "remote" {
+			remotes = append(remotes, name)
+		}
+	}
+	return remotes, nil
 }
 
 // statusOf reads a status, which is an object, and a bare string in old versions (rule 1).

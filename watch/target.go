@@ -76,6 +76,7 @@ type target struct {
 	directories map[string]*directory
 	engines     map[*reconnect.Engine]*directory
 	paused      bool
+	notices     bool      // this OpenCode notices by itself that a local server is gone
 	recordAt    time.Time // when state files are written next
 	ownersAt    time.Time // when it is looked next at what those know who look after directories instead of us
 	timer       *time.Timer
@@ -97,6 +98,8 @@ type directory struct {
 	tools    map[string]bool                 // servers that say that their tools changed, since the last read began
 	confirms map[string]bool                 // those of before the read whose answer is being looked at
 	refused  complaints                      // about its status, since one was read
+
+	denied []reconnect.Call // calls that wait until it is known which of its servers are remote
 
 	record     *state.Record // nil where none is kept
 	unrecorded bool          // something changed since it was written
@@ -383,7 +386,7 @@ func (t *target) lose(now time.Time, err error) {
 // forgetProcess forgets what was known in a process that may have ended: reading a
 // status in another one would start servers there that nobody uses (rule 2).
 func (t *target) forgetProcess(now time.Time) {
-	t.proveAt = time.Time{}
+	t.proveAt, t.notices = time.Time{}, false
 	for _, d := range t.directories {
 		t.drop(now, d)
 	}
@@ -498,17 +501,17 @@ func (t *target) update(now time.Time, o Target) {
 }
 
 // retry is asked for by a person, or by another program for one.
-func (t *target) retry(now, at time.Time, servers, directories []string) {
+func (t *target) retry(now time.Time, asked state.Retry) {
 	t.attempts, t.fickle = 0, false
 	if t.closeStream == nil {
 		t.open(now)
 	}
 	for _, d := range t.directories {
-		if len(directories) == 0 || slices.Contains(directories, d.path) {
+		if len(asked.Directories) == 0 || slices.Contains(asked.Directories, d.path) {
 			d.usedAt = now
-			d.engine.Retry(now, servers)
+			d.engine.Retry(now, asked.Servers, asked.Force)
 		}
-		d.retriedAt = at // as plugins say that they heard, whether it concerns them or not
+		d.retriedAt = time.UnixMilli(asked.At) // as plugins say that they heard, whether it concerns them or not
 		t.changed(now, d)
 	}
 }
@@ -554,6 +557,15 @@ func (t *target) signal(now time.Time, generation int, got signal) {
 		}
 	case used:
 		t.use(now, d, got)
+	case noticing:
+		t.notices = true
+		for _, d := range t.directories {
+			d.engine.NoticesDeaths(now)
+		}
+	case called:
+		if d != nil {
+			t.called(now, d, got.call)
+		}
 	}
 }
 
@@ -583,6 +595,9 @@ func (t *target) use(now time.Time, d *directory, got signal) {
 			t.w.keeper.keep(d.record, t.instance(d))
 		}
 		t.directories[d.path], t.engines[d.engine] = d, d
+		if t.notices {
+			d.engine.NoticesDeaths(now)
+		}
 		d.engine.Pause(now, t.paused)
 	}
 	if got.use != reconnect.MCP || now.Sub(d.usedAt) >= policy.IdleAfter {
@@ -592,6 +607,39 @@ func (t *target) use(now time.Time, d *directory, got signal) {
 		d.change(got.server)
 	}
 	d.engine.Used(now, got.use, got.server)
+}
+
+// called passes on what became of a call. Only where it matters, it is read before which
+// of the servers are remote (rule 20): a configuration holds secrets.
+func (t *target) called(now time.Time, d *directory, call reconnect.Call) {
+	if !d.engine.NeedsConfigured(call) {
+		d.engine.Called(now, call)
+		return
+	}
+	if len(d.denied) < serverLimit {
+		d.denied = append(d.denied, call)
+	}
+	if len(d.denied) > 1 {
+		return // it is being read
+	}
+	api, dialect := t.api, t.dialect
+	t.calls.Go(func() {
+		remotes, err := api.remotes(d.ctx, dialect, d.path)
+		t.post(func(now time.Time) {
+			if t.directories[d.path] != d {
+				return
+			}
+			if err != nil { // then none is known to be, and a later call asks again
+				t.log.Info("reading which servers are remote: "+errText(err), "directory", d.path)
+			} else {
+				d.engine.Configured(now, remotes)
+			}
+			for _, call := range d.denied {
+				d.engine.Called(now, call)
+			}
+			d.denied = nil
+		})
+	})
 }
 
 // change notes that a server's tools changed. More than a status may list are of none.

@@ -272,21 +272,22 @@ func (w *Watcher) States() []TargetState {
 }
 
 // Retry forgets back-off and tries now: the targets that are not connected, and in the
-// others the failed servers. None of either means all. With a PluginDir every plugin of
-// that directory does the same, as for `mcp-reconnect retry`.
-func (w *Watcher) Retry(servers, directories []string) {
+// others the failed servers that are asked for, and the connected ones whose restart is
+// forced. With a PluginDir every plugin of that directory does the same, as for
+// `mcp-reconnect retry`.
+func (w *Watcher) Retry(asked state.Retry) {
 	if w.options.PluginDir != "" {
-		if _, err := state.RequestRetry(w.options.PluginDir, servers, directories); err == nil {
+		if _, err := state.RequestRetry(w.options.PluginDir, asked); err == nil {
 			return // steer sees to it, too
 		}
 	}
-	w.retry(time.Now(), servers, directories)
+	asked.At = time.Now().UnixMilli()
+	w.retry(asked)
 }
 
-// retry does what was asked for at a time by the clock on the wall.
-func (w *Watcher) retry(at time.Time, servers, directories []string) {
+func (w *Watcher) retry(asked state.Retry) {
 	for _, t := range w.all() {
-		t.post(func(now time.Time) { t.retry(now, at, servers, directories) })
+		t.post(func(now time.Time) { t.retry(now, asked) })
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mcp-reconnect/mcp-reconnect/internal/testenv"
+	"github.com/mcp-reconnect/mcp-reconnect/state"
 )
 
 func TestIDs(t *testing.T) {
@@ -147,7 +148,7 @@ func TestReopeningBacksOffAndGivesUpOnce(t *testing.T) {
 		}
 		// When asked, at once, and with all its tries.
 		before := s.opens()
-		s.w.Retry(nil, nil)
+		s.w.Retry(state.Retry{})
 		s.after(10 * time.Second)
 		if n := s.opens() - before; n < 3 {
 			s.Errorf("%d tries", n)
@@ -186,7 +187,7 @@ func TestShortStreamsAreNoSuccess(t *testing.T) {
 			s.Errorf("opened %d times, and is %s", n, s.target().State)
 		}
 		s.do(func() { s.answer = nil })
-		s.w.Retry(nil, nil)
+		s.w.Retry(state.Retry{})
 		s.after(time.Minute)
 		before := s.opens()
 		s.crash(false)
@@ -924,7 +925,7 @@ func TestGivenUpOnce(t *testing.T) {
 		s.after(24 * time.Hour)
 		s.told()
 		s.do(func() { s.answer = nil })
-		s.w.Retry(nil, nil)
+		s.w.Retry(state.Retry{})
 		s.wantTold("given_up>connected")
 	})
 }
@@ -978,7 +979,7 @@ func TestRetryWhileItOpens(t *testing.T) {
 		s.w.Connect(Target{URL: modelURL})
 		for range 4 {
 			s.after(time.Second)
-			s.w.Retry(nil, nil)
+			s.w.Retry(state.Retry{})
 		}
 		s.wantTold("connecting>connected")
 	})
@@ -1038,16 +1039,116 @@ func TestPauseAndRetry(t *testing.T) {
 		s.drops(dir, "a")
 		s.after(15 * time.Minute) // parked
 		before := len(s.asked("POST"))
-		s.w.Retry([]string{"other"}, nil)
-		s.w.Retry(nil, []string{"/elsewhere"})
+		s.w.Retry(state.Retry{Servers: []string{"other"}})
+		s.w.Retry(state.Retry{Directories: []string{"/elsewhere"}})
 		s.after(2 * time.Second)
 		if n := len(s.asked("POST")); n != before {
 			s.Errorf("another one was meant: %d", n-before)
 		}
-		s.w.Retry([]string{"a"}, []string{dir})
+		s.w.Retry(state.Retry{Servers: []string{"a"}, Directories: []string{dir}})
 		s.after(time.Second)
 		if n := len(s.asked("POST")); n == before {
 			s.Error("not tried")
+		}
+	})
+}
+
+// TestDeadAndCalledConnected (rule 20): a call proves that a connection is dead.
+func TestDeadAndCalledConnected(t *testing.T) {
+	play(t, newModel(1), nil, func(s *scene) {
+		for _, server := range []string{"a", "web", "local"} {
+			s.set(dir, server, "connected")
+		}
+		s.do(func() { s.remote = []string{"web"} })
+		s.connect()
+		s.call("/never/used", "a", "error", "Not connected")
+		s.prompt(dir)
+		s.after(2 * time.Second)
+		s.call(dir, "a", "completed", "hello")
+		s.call(dir, "a", "error", "file not found")
+		s.after(2 * time.Second)
+		if asked := s.asked("POST"); len(asked) != 0 || len(s.asked("GET /config")) != 0 {
+			s.Errorf("%q", s.asked(""))
+		}
+		s.call(dir, "a", "error", "Not connected")
+		s.after(2 * time.Second)
+		if asked := s.asked("POST"); len(asked) != 1 || asked[0] != "POST /mcp/a/connect "+dir {
+			s.Errorf("%q", asked)
+		}
+		// Of a tool list that is out of date, the one that is remote, and no other.
+		s.call(dir, "web", "error", "MCP error -32602: Tool echo not found")
+		s.call(dir, "local", "completed", "Unknown tool: echo")
+		s.after(2 * time.Second)
+		if asked := s.asked("POST"); len(asked) != 2 || asked[1] != "POST /mcp/web/connect "+dir {
+			s.Errorf("%q", asked)
+		}
+		if config := s.asked("GET /config"); len(config) != 1 || config[0] != "GET /config "+dir {
+			s.Errorf("%q", config)
+		}
+		for _, server := range s.target().Directories[0].Servers {
+			if want := map[string]string{"a": "connected", "web": "connected", "local": "outdated"}[server.Name]; server.State != want {
+				s.Errorf("%+v, want %s", server, want)
+			}
+		}
+		s.w.Retry(state.Retry{Servers: []string{"local"}, Force: []string{"local"}})
+		s.after(2 * time.Second)
+		if asked := s.asked("POST"); len(asked) != 3 || asked[2] != "POST /mcp/local/connect "+dir {
+			s.Errorf("forced: %q", asked)
+		}
+		if strings.Contains(s.logged.String(), "hunter2") {
+			s.Error("a secret of the configuration is told")
+		}
+	})
+}
+
+// TestLaterOpenCodeNoticesDeaths: what a local server's tool says there is its own word.
+func TestLaterOpenCodeNoticesDeaths(t *testing.T) {
+	for version, want := range map[string]int{"1.17.0": 1, "1.18.33": 0} {
+		play(t, newModel(1), nil, func(s *scene) {
+			s.set(dir, "a", "connected")
+			s.connect()
+			s.event(dir, "session.created", map[string]any{"info": map[string]any{"version": version}})
+			s.prompt(dir)
+			s.after(2 * time.Second)
+			s.event(dir, "session.updated", map[string]any{"info": map[string]any{"version": "1.0.142"}}) // an old session
+			s.call(dir, "a", "error", "Not connected")
+			s.after(2 * time.Second)
+			if asked := s.asked("POST"); len(asked) != want {
+				s.Errorf("%s: %q", version, asked)
+			}
+		})
+	}
+}
+
+// TestUnreadableConfiguration: no server is known to be remote then, and a later call asks again.
+func TestUnreadableConfiguration(t *testing.T) {
+	play(t, newModel(1), nil, func(s *scene) {
+		s.set(dir, "web", "connected")
+		s.connect()
+		s.prompt(dir)
+		s.after(2 * time.Second)
+		s.do(func() {
+			s.remote = []string{"web"}
+			s.answer = func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/config" {
+					io.WriteString(w, `{"mcp":{"web":{"type":"remote","headers":{"key":"hunter2"}},`)
+					return
+				}
+				s.serve(w, r)
+			}
+		})
+		denied := func() {
+			s.call(dir, "web", "error", "MCP error -32602: Tool echo not found")
+			s.after(2 * time.Second)
+		}
+		denied()
+		if len(s.asked("POST")) != 0 || strings.Contains(s.logged.String(), "hunter2") {
+			s.Errorf("%q; %s", s.asked(""), s.logged.String())
+		}
+		s.do(func() { s.answer = nil })
+		denied()
+		if len(s.asked("POST")) != 1 {
+			s.Errorf("%q", s.asked(""))
 		}
 	})
 }

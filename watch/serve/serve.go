@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/mcp-reconnect/mcp-reconnect/state"
 	"github.com/mcp-reconnect/mcp-reconnect/watch"
 )
 
@@ -119,21 +120,31 @@ func (s *Server) states(w http.ResponseWriter, _ *http.Request) {
 	}{s.watcher.Paused(), s.watcher.States()})
 }
 
-// retry takes {"servers":[…],"directories":[…]}, none of which means all.
+// retry takes {"servers":[…],"directories":[…],"force":true}. None of the first two means
+// all; force takes servers that are named.
 func (s *Server) retry(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
 		Servers     []string `json:"servers"`
 		Directories []string `json:"directories"`
+		Force       bool     `json:"force"`
 	}
 	if err := readBody(http.MaxBytesReader(w, r.Body, bodyLimit), &asked); err != nil {
-		http.Error(w, `the body is nothing, or JSON with servers, directories or both and nothing else, such as {"servers":["github"],"directories":["/home/ann/project"]}`, http.StatusBadRequest)
+		http.Error(w, `the body is nothing, or JSON with servers, directories, force and nothing else, such as {"servers":["github"],"directories":["/home/ann/project"]}`, http.StatusBadRequest)
+		return
+	}
+	if asked.Force && len(asked.Servers) == 0 {
+		http.Error(w, `force restarts connected servers, and takes those alone that are named: {"servers":["github"],"force":true}`, http.StatusBadRequest)
 		return
 	}
 	if s.watcher.Paused() {
 		http.Error(w, "reconnecting is paused; mcp-reconnect resume ends that", http.StatusConflict)
 		return
 	}
-	s.watcher.Retry(asked.Servers, asked.Directories)
+	retry := state.Retry{Servers: asked.Servers, Directories: asked.Directories}
+	if asked.Force {
+		retry.Force = asked.Servers
+	}
+	s.watcher.Retry(retry)
 	w.WriteHeader(http.StatusAccepted)
 }
 

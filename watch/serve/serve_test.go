@@ -303,13 +303,13 @@ func TestRetryRequests(t *testing.T) {
 	for body, want := range map[string]int{
 		"": 202, " \n": 202, `{}`: 202, `{"servers":["a"],"directories":["/x"]}` + "\n": 202,
 		"x": 400, `[]`: 400, `{`: 400, `{"servers":"a"}`: 400, `{"directories":"/x"}`: 400, `{"servers":["` + strings.Repeat("x", 1<<17) + `"]}`: 400,
-		`{"server":["a"]}`: 400, `{"servers":["a"],"all":true}`: 400, `{} {}`: 400, `{}x`: 400, `{}]`: 400, `{}` + strings.Repeat(" ", 1<<17): 400,
+		`{"server":["a"]}`: 400, `{"servers":["a"],"all":true}`: 400, `{"servers":["a"],"force":true}`: 202, `{"force":true}`: 400, `{"servers":[],"force":true}`: 400, `{"servers":["a"],"force":["a"]}`: 400, `{} {}`: 400, `{}x`: 400, `{}]`: 400, `{}` + strings.Repeat(" ", 1<<17): 400,
 	} {
 		res := do(t, server, "POST", "/retry", body, nil)
 		if res.StatusCode != want {
 			t.Errorf("%.30s: %s", body, res.Status)
 		}
-		if got := text(t, res); want == 400 && !strings.Contains(got, "servers, directories or both and nothing else") {
+		if got := text(t, res); want == 400 && !strings.Contains(got, "servers, directories, force and nothing else") && !strings.Contains(got, "force restarts connected servers") {
 			t.Errorf("%.30s: %s", body, got)
 		}
 	}
@@ -364,6 +364,12 @@ func TestRetryRetries(t *testing.T) {
 		}
 	}
 	waits(1)
+	if res := do(t, server, "POST", "/retry", `{"servers":["other"],"force":true}`, nil); res.StatusCode != 202 {
+		t.Error(res.Status)
+	}
+	if path := <-connects; path != "/mcp/other/connect" { // though it is connected
+		t.Error(path)
+	}
 	for _, body := range []string{"", `{"servers":["github"]}`, `{"servers":["github"],"directories":["/home/ann/project"]}`} {
 		if len(connects) != 0 {
 			t.Fatalf("tried before %s", body)

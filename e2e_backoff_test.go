@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// slow has one try every three seconds after the first, and gives up: for what
+// slow has one try every four seconds after the first, and gives up: for what
 // happens between two tries, and for servers that never come back.
 var slow = setup{policy: []string{
-	"MCP_RECONNECT_INITIAL_DELAY=3s",
-	"MCP_RECONNECT_MAX_DELAY=3s",
+	"MCP_RECONNECT_INITIAL_DELAY=4s",
+	"MCP_RECONNECT_MAX_DELAY=4s",
 	"MCP_RECONNECT_JITTER=0",
 	"MCP_RECONNECT_MAX_ATTEMPTS=4",
 }}
@@ -31,7 +31,7 @@ func TestBackoff(t *testing.T) {
 }
 
 // backingOff makes a world with a server that was tried once, in vain, and will be
-// again in three seconds, and with its twin, whose tries tell when that was.
+// again in four seconds, and with its twin, whose tries tell when that was.
 func backingOff(t *testing.T, a *app, name string) *world {
 	t.Helper()
 	w := a.project(t).stdios(name, "twin")
@@ -103,8 +103,9 @@ func disposed(t *testing.T, a *app) {
 	// than a second takes it for the end of its predecessor.
 	w.tried(3, "gone", "twin")
 	w.post("/instance/dispose")
+	other := backingOff(t, a, "other") // until then, what was under way at that moment has ended
 	gone, twin := w.starts("gone"), w.starts("twin")
-	backingOff(t, a, "other").outwait()
+	other.outwait()
 	if gone, twin := w.starts("gone")-gone, w.starts("twin")-twin; gone != 0 || twin != 0 {
 		t.Errorf("after disposal %d and %d were started", gone, twin)
 	}

@@ -15,8 +15,8 @@ import (
 // server's death, and a test should not wait for the default poll-interval.
 func persistent(version string) setup {
 	return setup{version: version, policy: []string{
-		"MCP_RECONNECT_INITIAL_DELAY=2s",
-		"MCP_RECONNECT_MAX_DELAY=2s",
+		"MCP_RECONNECT_INITIAL_DELAY=3s",
+		"MCP_RECONNECT_MAX_DELAY=3s",
 		"MCP_RECONNECT_JITTER=0",
 		"MCP_RECONNECT_MAX_ATTEMPTS=1000",
 		"MCP_RECONNECT_POLL_INTERVAL=1s",

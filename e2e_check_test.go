@@ -35,7 +35,7 @@ func TestCheckLive(t *testing.T) {
 			t.Errorf("%s: %v\n%s", name, cmd.ProcessState, text)
 		}
 	}
-	for _, pattern := range []string{filepath.Join(data, "mcp-reconnect/state/*"), filepath.Join(os.TempDir(), "mcp-reconnect-*"), filepath.Join(home, "started")} {
+	for _, pattern := range []string{filepath.Join(data, "mcp-reconnect-state/instances/*"), filepath.Join(os.TempDir(), "mcp-reconnect-*"), filepath.Join(home, "started")} {
 		if left, _ := filepath.Glob(pattern); len(left) > 0 {
 			t.Errorf("left behind: %q", left)
 		}

@@ -193,7 +193,7 @@ func steered(t *testing.T, a *app, url string) {
 	if s := a.seen(t); len(s.Processes) != 0 {
 		t.Errorf("after its end: %+v", s)
 	}
-	if left, err := filepath.Glob(filepath.Join(a.dataDir, "mcp-reconnect/state/*")); err != nil || len(left) != 0 {
+	if left, err := filepath.Glob(filepath.Join(a.dataDir, "mcp-reconnect-state/instances/*")); err != nil || len(left) != 0 {
 		t.Errorf("left: %q, %v", left, err)
 	}
 }

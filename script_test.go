@@ -84,7 +84,7 @@ func saveState(dataDir, differences string) error {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(dataDir, "mcp-reconnect", "state")
+	dir := filepath.Join(dataDir, "mcp-reconnect-state", "instances")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}

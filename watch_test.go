@@ -666,7 +666,7 @@ func TestWatchWithClosedPipes(t *testing.T) {
 	if err := mute.end(); err != nil {
 		t.Error(err)
 	}
-	if left, err := os.ReadDir(filepath.Join(data, "mcp-reconnect", "state")); err != nil || len(left) > 0 {
+	if left, err := os.ReadDir(filepath.Join(data, "mcp-reconnect-state", "instances")); err != nil || len(left) > 0 {
 		t.Errorf("%v, %v", left, err)
 	}
 }

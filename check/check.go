@@ -303,16 +303,16 @@ func (c *checker) checkDisk() error {
 	if err != nil {
 		return err
 	}
-	control, err := state.ReadControl(c.location.Dir)
+	control, controlErr := state.ReadControl(c.location.StateDir)
 	if control.Paused {
 		c.add(Paused, Warning, "mcp-reconnect is paused: the plugin is loaded and reconnects nothing")
 	}
-	_, stateErr := state.Read(c.location.Dir)
-	if errors.Is(err, state.ErrForeign) {
-		c.add(ForeignFile, Warning, "this is not of mcp-reconnect: pause and retry cannot work").Filename = filepath.Join(c.location.Dir, "control.json")
-	}
-	if errors.Is(stateErr, state.ErrForeign) {
-		c.add(ForeignFile, Warning, "this is not of mcp-reconnect: status and retry cannot work").Filename = filepath.Join(c.location.Dir, "state")
+	_, stateErr := state.Read(c.location.StateDir)
+	for _, err := range []error{controlErr, stateErr} {
+		var foreign *state.ForeignError
+		if errors.As(err, &foreign) {
+			c.add(ForeignFile, Warning, "this is not of mcp-reconnect: pause, status and retry cannot work").Filename = foreign.Path
+		}
 	}
 	return nil
 }

@@ -155,10 +155,10 @@ func TestRun(t *testing.T) {
 			}
 		}, []string{"error not-installed", "error not-installed", "error not-installed"}},
 		{"paused", func(t *testing.T, o *Options) {
-			write(t, filepath.Join(o.DataDir, "mcp-reconnect", "control.json"), `{"paused":true,"retry":{"at":0,"servers":[]}}`)
+			write(t, filepath.Join(o.DataDir, "mcp-reconnect-state", "control.json"), `{"paused":true,"retry":{"at":0,"servers":[]}}`)
 		}, []string{"warning paused"}},
 		{"resumed", func(t *testing.T, o *Options) {
-			write(t, filepath.Join(o.DataDir, "mcp-reconnect", "control.json"), `{"paused":false,"retry":{"at":0,"servers":[]}}`)
+			write(t, filepath.Join(o.DataDir, "mcp-reconnect-state", "control.json"), `{"paused":false,"retry":{"at":0,"servers":[]}}`)
 		}, nil},
 		{"plugins are off", func(t *testing.T, o *Options) { o.Environ = []string{"OPENCODE_PURE=yes"} }, []string{"error plugins-disabled"}},
 		{"plugins are not off", func(t *testing.T, o *Options) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
@@ -39,7 +38,7 @@ func Live(ctx context.Context, program string, o Options) ([]Diagnostic, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := tryState(location.Dir); err != nil {
+	if err := state.Try(location.StateDir); err != nil {
 		return nil, fmt.Errorf("the plugin cannot write the state by which it would be seen: %w", err)
 	}
 	root, err := os.MkdirTemp("", "mcp-reconnect-check-")
@@ -71,7 +70,7 @@ func Live(ctx context.Context, program string, o Options) ([]Diagnostic, error) 
 		cmd.Wait() // how it ended says nothing that may be repeated
 		close(ended)
 	}()
-	defer state.Read(location.Dir) // which removes what the process left there
+	defer state.Read(location.StateDir) // which removes what the process left there
 	defer func() {
 		cmd.Cancel()
 		<-ended
@@ -86,19 +85,6 @@ func Live(ctx context.Context, program string, o Options) ([]Diagnostic, error) 
 		c.add(LiveNotLoaded, Error, "OpenCode started and did not load the plugin")
 	}
 	return c.found, nil
-}
-
-// tryState writes and removes a file where the plugin keeps its state.
-func tryState(dir string) error {
-	states := filepath.Join(dir, "state")
-	if err := os.Mkdir(states, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	f, err := os.CreateTemp(states, ".*.tmp")
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 // watch makes an instance and waits until the plugin in it says that it is there.
@@ -116,7 +102,7 @@ func (c *checker) watch(ctx context.Context, port <-chan int, project string, l 
 	}()
 	var enough <-chan time.Time
 	for {
-		instances, err := state.Read(l.Dir)
+		instances, err := state.Read(l.StateDir)
 		if err != nil {
 			return false, err
 		}

@@ -2,7 +2,11 @@ package command
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 
+	"github.com/mcp-reconnect/mcp-reconnect/internal/oneline"
 	"github.com/mcp-reconnect/mcp-reconnect/plugin"
 	"github.com/mcp-reconnect/mcp-reconnect/state"
 )
@@ -12,22 +16,31 @@ import (
 
 func newInstalledFlag() *flagText { return newDataDirFlag("the plugin is in DIR/mcp-reconnect") }
 
-// installedDir returns the plugin's own directory.
-func installedDir(flag *flagText, s System) (string, error) {
+// located returns where the plugin and its state are.
+func located(flag *flagText, s System) (plugin.Location, error) {
 	data, err := dataDirectory(flag, s)
 	if err != nil {
-		return "", err
+		return plugin.Location{}, err
 	}
-	location, err := plugin.Locate(data)
-	return location.Dir, err
+	return plugin.Locate(data)
+}
+
+// mustBeThere is an error where there is neither a plugin nor the state of a watch, so
+// that nobody can be told anything.
+func mustBeThere(l plugin.Location) error {
+	for _, dir := range []string{l.Dir, l.StateDir} {
+		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	return &hintedError{fmt.Errorf("%s: the plugin is not installed", oneline.Text(l.Dir)),
+		"mcp-reconnect env installs it; another directory can be given by --data-dir"}
 }
 
 // hintOf adds a hint to errors of package state.
 func hintOf(err error) error {
-	switch {
-	case errors.Is(err, state.ErrNotInstalled):
-		return &hintedError{err, "mcp-reconnect env installs it; another directory can be given by --data-dir"}
-	case errors.Is(err, state.ErrForeign):
+	var foreign *state.ForeignError
+	if errors.As(err, &foreign) {
 		return &hintedError{err, "move it away"}
 	}
 	return err
@@ -36,11 +49,11 @@ func hintOf(err error) error {
 // seenServers completes names of servers: those that running plugins know of.
 func seenServers(flag *flagText, s System) func(given []string) []candidate {
 	return func(given []string) []candidate {
-		dir, err := installedDir(flag, s)
+		location, err := located(flag, s)
 		if err != nil {
 			return nil
 		}
-		found, err := state.Read(dir)
+		found, err := state.Read(location.StateDir)
 		if err != nil {
 			return nil
 		}

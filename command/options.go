@@ -221,7 +221,8 @@ func (t target) install(s System) error {
 	case installed.Updated:
 		s.hint("the plugin has changed; an OpenCode that is running keeps the old one until it is restarted")
 	}
-	if control, err := state.ReadControl(t.location.Dir); err == nil && control.Paused {
+	state.TakeOver(t.location.Dir, t.location.StateDir)
+	if control, err := state.ReadControl(t.location.StateDir); err == nil && control.Paused {
 		s.hint("reconnecting is paused: mcp-reconnect resume ends that")
 	}
 	return nil

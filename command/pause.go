@@ -27,11 +27,14 @@ func pauseCommand(s System, paused bool) *cli.Command {
 		UsageText: "mcp-reconnect " + name + " [flags]",
 		Flags:     flagsOf([]*flagText{flag}),
 		Action: func(*cli.Context) error {
-			dir, err := installedDir(flag, s)
+			location, err := located(flag, s)
+			if err == nil {
+				err = mustBeThere(location)
+			}
 			if err != nil {
 				return err
 			}
-			return runPause(dir, paused, s)
+			return runPause(location.StateDir, paused, s)
 		},
 	}
 }

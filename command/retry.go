@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/mcp-reconnect/mcp-reconnect/internal/oneline"
+	"github.com/mcp-reconnect/mcp-reconnect/plugin"
 	"github.com/mcp-reconnect/mcp-reconnect/state"
 )
 
@@ -45,7 +46,7 @@ func retryCommand(s System) subcommand {
 type retryFlags struct{ all, force, directory, wait, dataDir *flagText }
 
 type retryOptions struct {
-	dir       string
+	location  plugin.Location
 	servers   []string // none means all
 	force     bool     // restart those that are connected, too
 	directory string   // "" means all
@@ -92,12 +93,15 @@ func (f retryFlags) options(names []string, s System) (retryOptions, error) {
 			return o, wait.problem("%v is out of range (0s to 1h)", o.wait)
 		}
 	}
-	o.dir, err = installedDir(f.dataDir, s)
+	o.location, err = located(f.dataDir, s)
 	return o, err
 }
 
 func runRetry(o retryOptions, s System) error {
-	control, err := state.ReadControl(o.dir)
+	if err := mustBeThere(o.location); err != nil {
+		return err
+	}
+	control, err := state.ReadControl(o.location.StateDir)
 	if err != nil {
 		return hintOf(err)
 	}
@@ -118,10 +122,10 @@ func runRetry(o retryOptions, s System) error {
 	}
 	if len(before) == 0 {
 		// A watch may still wait for its OpenCode.
-		if _, err := state.RequestRetry(o.dir, state.Retry{}); err != nil && !errors.Is(err, state.ErrNotInstalled) {
+		if _, err := state.RequestRetry(o.location.StateDir, state.Retry{}); err != nil {
 			return hintOf(err)
 		}
-		fmt.Fprintf(s.Stderr, "mcp-reconnect: no directory is in use in an OpenCode that has loaded the plugin from %s, or that is watched\n", oneline.Text(o.dir))
+		fmt.Fprintf(s.Stderr, "mcp-reconnect: no directory is in use in an OpenCode that has loaded the plugin from %s, or that is watched\n", oneline.Text(o.location.Dir))
 		return nil
 	}
 	var directories []string // as their OpenCodes call them
@@ -136,7 +140,7 @@ func runRetry(o retryOptions, s System) error {
 	if o.force {
 		asked.Force = o.servers
 	}
-	at, err := state.RequestRetry(o.dir, asked)
+	at, err := state.RequestRetry(o.location.StateDir, asked)
 	if err != nil {
 		return hintOf(err)
 	}
@@ -157,7 +161,7 @@ func runRetry(o retryOptions, s System) error {
 
 // instances are those that are in use, and asked.
 func (o retryOptions) instances() ([]state.Instance, error) {
-	found, err := state.Read(o.dir)
+	found, err := state.Read(o.location.StateDir)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/mcp-reconnect/mcp-reconnect/internal/oneline"
+	"github.com/mcp-reconnect/mcp-reconnect/plugin"
 	"github.com/mcp-reconnect/mcp-reconnect/state"
 )
 
@@ -45,7 +46,7 @@ func statusCommand(s System) *cli.Command {
 type statusFlags struct{ format, watch, dataDir *flagText }
 
 type statusOptions struct {
-	dir         string
+	plugin.Location
 	json, watch bool
 }
 
@@ -59,7 +60,7 @@ func (f statusFlags) options(s System) (statusOptions, error) {
 	if o.watch, err = f.watch.on(s); err != nil {
 		return o, err
 	}
-	o.dir, err = installedDir(f.dataDir, s)
+	o.Location, err = located(f.dataDir, s)
 	return o, err
 }
 
@@ -120,19 +121,22 @@ func runStatus(o statusOptions, s System) error {
 
 // look returns the result as it is at a time, and notes for people.
 func (o statusOptions) look(s System, now time.Time) (text string, notes []string, err error) {
-	found, err := state.Read(o.dir)
+	found, err := state.Read(o.StateDir)
 	if err != nil {
 		return "", nil, err
 	}
-	control, broken := state.ReadControl(o.dir)
+	control, broken := state.ReadControl(o.StateDir)
 	if broken != nil {
 		notes = append(notes, oneline.Text(broken.Error()))
 	}
 	if len(found.List) == 0 {
-		notes = append(notes, "no running OpenCode has loaded the plugin from "+oneline.Text(o.dir)+", and no watch has seen one in use")
+		notes = append(notes, "no running OpenCode has loaded the plugin from "+oneline.Text(o.Dir)+", and no watch has seen one in use")
 	}
 	if control.Paused {
 		notes = append(notes, "reconnecting is paused; mcp-reconnect resume ends that")
+	}
+	if former := state.Former(o.Dir); len(former) > 0 {
+		notes = append(notes, fmt.Sprintf("not shown, as they have loaded an earlier mcp-reconnect, which pause and retry do not reach before they are restarted: OpenCode %s", joined(former)))
 	}
 	if found.Newer > 0 {
 		notes = append(notes, fmt.Sprintf("not shown, as they are of a newer mcp-reconnect: %d", found.Newer))
@@ -149,6 +153,15 @@ func (o statusOptions) look(s System, now time.Time) (text string, notes []strin
 		text = statusLines(found.List)
 	}
 	return text, notes, err
+}
+
+// joined are process ids in a sentence.
+func joined(pids []int) string {
+	var texts []string
+	for _, pid := range pids {
+		texts = append(texts, strconv.Itoa(pid))
+	}
+	return strings.Join(texts, ", ")
 }
 
 // phaseOf is a server's phase in one word: what the plugin does about it, or else
@@ -280,7 +293,7 @@ func statusJSON(o statusOptions, instances []state.Instance, control state.Contr
 		Directory     string    `json:"plugin_directory"`
 		Paused        bool      `json:"paused"`
 		Processes     []process `json:"processes"`
-	}{"1.0", o.dir, control.Paused, []process{}}
+	}{"1.0", o.Dir, control.Paused, []process{}}
 	for n, i := range instances {
 		if n == 0 || !sameProcess(instances[n-1], i) {
 			result.Processes = append(result.Processes, process{i.Pid, i.URL, i.Watch, i.Version, nil})

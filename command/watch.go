@@ -82,15 +82,15 @@ func (f watchFlags) all() []cli.Flag {
 }
 
 type watchOptions struct {
-	targets []watch.Target
-	json    bool
-	listen  setting // an address, if anything
-	token   setting // the file
-	origins setting
-	serve   serve.Options // what is in token and origins
-	publish string        // "" for not at all
-	dir     string        // of the plugin
-	policy  plugin.Policy
+	targets  []watch.Target
+	json     bool
+	listen   setting // an address, if anything
+	token    setting // the file
+	origins  setting
+	serve    serve.Options // what is in token and origins
+	publish  string        // "" for not at all
+	stateDir string
+	policy   plugin.Policy
 }
 
 func (f watchFlags) options(s System) (watchOptions, error) {
@@ -104,9 +104,11 @@ func (f watchFlags) options(s System) (watchOptions, error) {
 		return o, err
 	}
 	o.json = format == "json"
-	if o.dir, err = installedDir(f.dataDir, s); err != nil {
+	location, err := located(f.dataDir, s)
+	if err != nil {
 		return o, err
 	}
+	o.stateDir = location.StateDir
 	if o.targets, err = f.targets(s); err != nil {
 		return o, err
 	}
@@ -240,7 +242,7 @@ func runWatch(o watchOptions, s System) error {
 	lines := newLineQueue(s.Stderr)
 	defer lines.close(grace)
 	log := slog.New(&lineHandler{queue: lines, level: logLevels[o.policy.Log]})
-	w, err := watch.New(watch.Options{Policy: o.policy, PluginDir: o.dir, Log: log})
+	w, err := watch.New(watch.Options{Policy: o.policy, StateDir: o.stateDir, Log: log})
 	if err != nil {
 		return err
 	}

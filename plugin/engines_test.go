@@ -98,6 +98,7 @@ var scenarios = []struct {
 	{"PauseAndResume", pauseAndResume},
 	{"PauseSurvivesRestarts", pauseSurvivesRestarts},
 	{"PauseDuringATry", pauseDuringATry},
+	{"AskedFor", askedFor},
 	{"RetryTriesNow", retryTriesNow},
 	{"RetryForgetsBackOff", retryForgetsBackOff},
 	{"RestartedServerIsBackAtOnce", restartedServerIsBackAtOnce},

@@ -13,14 +13,19 @@ import (
 	"github.com/dop251/goja"
 )
 
-// dataDirectory is where the plugin of a simulation was installed.
-const dataDirectory = "/data/mcp-reconnect"
+const (
+	pluginDirectory   = "/data/mcp-reconnect" // where the plugin of a simulation was installed
+	stateDirectory    = "/data/mcp-reconnect-state"
+	instanceDirectory = stateDirectory + "/instances"
+	controlFile       = stateDirectory + "/control.json"
+)
 
 // files are what a simulation's plugin sees of Node's built-in modules: a directory
 // in memory that can be read, written and watched, or broken.
 type files struct {
 	sim       *simulation
 	content   map[string]string
+	dirs      map[string]bool
 	watchers  map[int]goja.Callable
 	opened    int  // watchers ever
 	broken    bool // nothing can be written, read or watched
@@ -35,8 +40,11 @@ type files struct {
 	changed   func(text string) // for an engine whose host is told of a change of the control file
 }
 
+// looking is the watcher that looks at the directory now and then.
+const looking = 0
+
 func newFiles(s *simulation) *files {
-	return &files{sim: s, content: map[string]string{}, watchers: map[int]goja.Callable{}, links: map[string]bool{}, modes: map[string]int64{}}
+	return &files{sim: s, content: map[string]string{}, dirs: map[string]bool{pluginDirectory: true, stateDirectory: true}, watchers: map[int]goja.Callable{}, links: map[string]bool{}, modes: map[string]int64{}}
 }
 
 // require is Node's, for the modules that the plugin imports.
@@ -49,6 +57,11 @@ func (f *files) require(module string) goja.Value {
 		}
 	}
 	exists := func(name string) bool { _, ok := f.content[name]; return ok }
+	writes := func(name string) {
+		if !strings.HasPrefix(name, stateDirectory) { // OpenCode 2 watches the plugin's directory
+			f.sim.violated("rule 18: %s was written", name)
+		}
+	}
 	options := func(call goja.FunctionCall, n int) *goja.Object { return call.Argument(n).ToObject(vm) }
 	modules := map[string]object{
 		"node:os":   {"hostname": func() string { return "here" }},
@@ -65,9 +78,17 @@ func (f *files) require(module string) goja.Value {
 			return object{"update": func(t string) object { text = t; return digest }}
 		}},
 		"node:fs": {
-			"mkdirSync": func() { check(true) },
+			"mkdirSync": func(name string) {
+				writes(name)
+				check(f.dirs[path.Dir(name)] || path.Dir(name) == path.Dir(stateDirectory))
+				if f.dirs[name] {
+					fail("EEXIST")
+				}
+				f.dirs[name] = true
+				f.modes[name] = 0
+			},
 			"lstatSync": func(name string) object {
-				directory := name == dataDirectory+"/state"
+				directory := f.dirs[name]
 				check(directory || exists(name))
 				return object{
 					"isFile":      func() bool { return !directory && !f.links[name] },
@@ -75,10 +96,11 @@ func (f *files) require(module string) goja.Value {
 					"size":        len(f.content[name]),
 				}
 			},
-			"chmodSync": func(name string, mode int64) { check(exists(name)); f.modes[name] = mode },
+			"chmodSync": func(name string, mode int64) { check(exists(name) || f.dirs[name]); f.modes[name] = mode },
 			"writeFileSync": func(call goja.FunctionCall) goja.Value {
 				name := call.Argument(0).String()
-				check(!exists(name) && options(call, 2).Get("flag").String() == "wx")
+				writes(name)
+				check(f.dirs[path.Dir(name)] && !exists(name) && options(call, 2).Get("flag").String() == "wx")
 				const umask = 0o777 // the worst
 				f.modes[name] = options(call, 2).Get("mode").ToInteger() &^ umask
 				if f.full {
@@ -89,9 +111,10 @@ func (f *files) require(module string) goja.Value {
 				return goja.Undefined()
 			},
 			"renameSync": func(from, to string) {
+				writes(to)
 				check(exists(from))
-				if f.modes[from] != 0o600 {
-					f.sim.violated("rule 18: %s has mode %o", to, f.modes[from])
+				if f.modes[from] != 0o600 || f.modes[instanceDirectory] != 0o700 {
+					f.sim.violated("rule 18: %s has mode %o, in a directory with %o", to, f.modes[from], f.modes[instanceDirectory])
 				}
 				f.content[to] = f.content[from]
 				delete(f.content, from)
@@ -115,34 +138,43 @@ func (f *files) require(module string) goja.Value {
 			},
 			"watch": func(call goja.FunctionCall) goja.Value {
 				f.deaf = f.deaf || f.broken || f.unwatched
-				check(!f.unwatched && call.Argument(0).String() == dataDirectory && !options(call, 1).Get("persistent").ToBoolean())
+				check(!f.unwatched && call.Argument(0).String() == stateDirectory && f.dirs[stateDirectory] && !options(call, 1).Get("persistent").ToBoolean())
 				f.opened++
 				id := f.opened
 				f.watchers[id], _ = goja.AssertFunction(call.Argument(2))
 				return vm.ToValue(object{"on": func(string, goja.Value) {}, "unref": func() {}, "close": func() { delete(f.watchers, id) }})
 			},
 			"watchFile": func(call goja.FunctionCall) goja.Value {
-				check(call.Argument(0).String() == dataDirectory+"/control.json" && !options(call, 1).Get("persistent").ToBoolean())
-				f.watchers[0], _ = goja.AssertFunction(call.Argument(2))
+				check(call.Argument(0).String() == stateDirectory && !options(call, 1).Get("persistent").ToBoolean())
+				f.watchers[looking], _ = goja.AssertFunction(call.Argument(2))
 				return goja.Undefined()
 			},
-			"unwatchFile": func(string, goja.Value) { delete(f.watchers, 0) },
+			"unwatchFile": func(string, goja.Value) { delete(f.watchers, looking) },
 		},
 	}
 	return vm.ToValue(modules[module])
 }
 
-// write replaces a file of the data directory, as mcp-reconnect does. As some versions
+// write replaces a file of the state directory, as mcp-reconnect does. As some versions
 // of Bun do, it tells of the temporary file, and not of its renaming right after.
 func (f *files) write(name, content string) {
 	f.sim.note("%s is now %s", name, content)
-	defer func() { f.content[path.Join(dataDirectory, name)] = content }()
+	f.dirs[stateDirectory] = true
+	defer func() { f.content[path.Join(stateDirectory, name)] = content }()
+	if path.Join(stateDirectory, name) == controlFile {
+		f.sim.asked(content)
+	}
 	if f.unseen {
 		return
 	}
 	if f.changed != nil {
 		f.changed(content)
 	}
+	f.notify()
+}
+
+// notify tells those who watch the state directory, or look at it, that it changed.
+func (f *files) notify() {
 	for _, id := range slices.Sorted(maps.Keys(f.watchers)) {
 		if _, err := f.watchers[id](goja.Undefined()); err != nil {
 			f.sim.violated("rule 8: thrown when a file changed: %v", err)
@@ -150,11 +182,26 @@ func (f *files) write(name, content string) {
 	}
 }
 
+// remove removes a directory with all that is in it. Who watches it is told, and then
+// watches nothing any more.
+func (f *files) remove(dir string) {
+	f.sim.note("%s is removed", dir)
+	within := func(name string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
+	maps.DeleteFunc(f.content, func(name, _ string) bool { return within(name) })
+	maps.DeleteFunc(f.dirs, func(name string, _ bool) bool { return within(name) })
+	if within(instanceDirectory) {
+		f.notify()
+	}
+	if within(stateDirectory) {
+		maps.DeleteFunc(f.watchers, func(id int, _ goja.Callable) bool { return id != looking })
+	}
+}
+
 // states returns the state files.
 func (f *files) states() map[string]string {
 	found := map[string]string{}
 	for name, content := range f.content {
-		if path.Dir(name) == dataDirectory+"/state" {
+		if path.Dir(name) == instanceDirectory {
 			found[path.Base(name)] = content
 		}
 	}

@@ -55,6 +55,7 @@ type historian struct {
 	paused    bool
 	retried   int64 // what was asked for last
 	retry     []string
+	use       []string // the directories that were named
 	force     []string
 	retriedAt time.Time   // when
 	calls     []*toolCall // that run
@@ -277,6 +278,12 @@ func (h *historian) control(paused bool, retry []string, force bool) {
 		h.retriedAt = h.s.now
 		h.retried = max(h.s.now.Add(h.s.wall).UnixMilli(), h.retried+1)
 		h.retry = retry
+		h.use = nil
+		for _, i := range h.s.instances {
+			if draw(h, rapid.IntRange(0, 3), "is named") == 0 {
+				h.use = append(h.use, i.dir)
+			}
+		}
 		if h.force = nil; force {
 			h.force = retry
 		}
@@ -292,7 +299,7 @@ func (h *historian) control(paused bool, retry []string, force bool) {
 			}
 		}
 	}
-	text, err := json.Marshal(object{"paused": paused, "retry": object{"at": h.retried, "servers": append([]string{}, h.retry...), "force": append([]string{}, h.force...)}})
+	text, err := json.Marshal(object{"paused": paused, "retry": object{"at": h.retried, "use": append([]string{}, h.use...), "servers": append([]string{}, h.retry...), "force": append([]string{}, h.force...)}})
 	if err != nil {
 		h.Fatal(err)
 	}

@@ -28,7 +28,8 @@ type Installation struct {
 }
 
 // Install renders the plugin for a policy and writes it below the data
-// directory, which is created where it is missing. Directory and files get the
+// directory, which is created where it is missing, and with it the directory for state:
+// a running plugin whose one was removed waits for it. Directory and files get the
 // modes 0700 and 0600 whatever the umask and whatever stood there before. A file
 // whose bytes would not change keeps its mtime. On an error the plugin that
 // stood there is untouched.
@@ -44,6 +45,10 @@ func Install(dataDir string, p Policy) (Installation, error) {
 	updated, err := write(l.Dir, files)
 	if err != nil {
 		return Installation{}, fmt.Errorf("writing the plugin: %w", err)
+	}
+	// Without it, all but the state works.
+	if os.Mkdir(l.StateDir, 0o700) == nil {
+		_ = protect(l.StateDir, 0o700)
 	}
 	return Installation{l, updated}, nil
 }

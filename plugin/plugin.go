@@ -19,6 +19,7 @@ const Version = "0.1.0"
 
 const (
 	dirName     = "mcp-reconnect"
+	stateName   = "mcp-reconnect-state"
 	pluginName  = "plugin.js" // for OpenCode 1
 	serverName  = "server.js" // for OpenCode 2, which looks for this name in a directory
 	packageName = "package.json"
@@ -33,6 +34,7 @@ const packageMarker = `{"name":"mcp-reconnect"`
 // A Location is where the plugin stands, or will stand, on disk.
 type Location struct {
 	Dir      string // absolute path of the plugin's directory, <data>/mcp-reconnect
+	StateDir string // of what changes while OpenCode runs, <data>/mcp-reconnect-state: see package state
 	Entry    string // file: URL of Dir: what belongs in OpenCode's plugin list
 	FileURL  string // file: URL of plugin.js, for hosts that want a file
 	pathname string // Dir as pathOf gives it, for comparing
@@ -54,7 +56,7 @@ func Locate(dataDir string) (Location, error) {
 			return Location{}, fmt.Errorf("the data directory %q has %q in its path: OpenCode cannot load a plugin from there", abs, c)
 		}
 	}
-	l := Location{Dir: filepath.Join(abs, dirName)}
+	l := Location{Dir: filepath.Join(abs, dirName), StateDir: filepath.Join(abs, stateName)}
 	if l.Entry, err = FileURL(l.Dir); err != nil {
 		return Location{}, fmt.Errorf("the data directory: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	. "github.com/mcp-reconnect/mcp-reconnect/plugin"
 	"github.com/mcp-reconnect/mcp-reconnect/reconnect"
+	"github.com/mcp-reconnect/mcp-reconnect/state"
 )
 
 // library is the engine of package reconnect, with a host that feeds it as the plugin's
@@ -51,7 +52,8 @@ func (l *library) load(i *instance) {
 	l.dispose(i)
 	e := &hosted{Engine: reconnect.New(l.sim.policy, l.pool, l.random), i: i, wall: l.sim.wall, words: map[string]string{}}
 	l.engines[i] = e
-	l.control(e, l.sim.files.content[dataDirectory+"/control.json"])
+	e.retriedAt = told(l.sim.files.content[controlFile]).Retry.At // that was asked of others
+	l.control(e, l.sim.files.content[controlFile])
 	if l.sim.policy.Start == "load" {
 		l.sim.add(0, true, func() {
 			if l.engines[i] == e {
@@ -229,22 +231,23 @@ func statuses(body any) map[string]reconnect.Status {
 }
 
 // control tells an engine what the file says (rule 19), as the host of one hears it.
+// told is what a control file says. What is malformed says nothing.
+func told(text string) (c state.Control) {
+	_ = json.Unmarshal([]byte(text), &c)
+	return c
+}
+
 func (l *library) control(e *hosted, text string) {
-	var c struct {
-		Paused bool
-		Retry  struct {
-			At                   int64
-			Servers, Directories []string
-			Force                []string
-		}
-	}
-	_ = json.Unmarshal([]byte(text), &c) // what is malformed is nothing
+	c := told(text)
 	e.paused = c.Paused
 	e.Pause(l.sim.now, c.Paused)
 	if c.Retry.At <= e.retriedAt {
 		return
 	}
 	e.retriedAt = c.Retry.At
+	if slices.Contains(c.Retry.Use, e.i.dir) {
+		e.Used(l.sim.now, reconnect.Asked, "")
+	}
 	if len(c.Retry.Directories) == 0 || slices.Contains(c.Retry.Directories, e.i.dir) {
 		e.Retry(l.sim.now, c.Retry.Servers, c.Retry.Force)
 	}

@@ -132,7 +132,7 @@ func (w *wildHost) step() {
 	case "settled":
 		w.settle(n, wildNames.Draw(w.T, "server"))
 	case "used":
-		w.tell(n, input{Do: kind, Use: rapid.SampledFrom([]string{"prompt", "prompt", "busy", "mcp", "mcp", "load"}).Draw(w.T, "use"), Server: rapid.SampledFrom([]string{"", "a", "b"}).Draw(w.T, "server")})
+		w.tell(n, input{Do: kind, Use: rapid.SampledFrom([]string{"prompt", "prompt", "busy", "mcp", "mcp", "load", "asked"}).Draw(w.T, "use"), Server: rapid.SampledFrom([]string{"", "a", "b"}).Draw(w.T, "server")})
 	case "called": // anything
 		call.State = rapid.SampledFrom([]string{"running", "error", "completed", "pending", "?"}).Draw(w.T, "state")
 		call.Text = rapid.SampledFrom([]string{notConnected, unreachable, noSuchTool, "MCP error -32000: Connection closed", "no such file", ""}).Draw(w.T, "text")
@@ -219,7 +219,7 @@ func newGoCore(policy Policy, directories int) *goCore {
 	return c
 }
 
-var uses = map[string]reconnect.Use{"prompt": reconnect.Prompt, "busy": reconnect.Busy, "mcp": reconnect.MCP, "load": reconnect.Load}
+var uses = map[string]reconnect.Use{"prompt": reconnect.Prompt, "busy": reconnect.Busy, "mcp": reconnect.MCP, "load": reconnect.Load, "asked": reconnect.Asked}
 
 func (c *goCore) tell(now time.Time, n int, in input) []string {
 	e := c.engines[n]

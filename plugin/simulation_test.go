@@ -143,7 +143,7 @@ func compile(t rapid.TB, file string, render func(Policy) ([]byte, error), polic
 	}
 	result := api.Transform(string(js), api.TransformOptions{
 		Format: api.FormatCommonJS,
-		Define: map[string]string{"import.meta.url": `"file://` + dataDirectory + `/` + file + `"`},
+		Define: map[string]string{"import.meta.url": `"file://` + pluginDirectory + `/` + file + `"`},
 	})
 	if len(result.Errors) > 0 {
 		t.Fatal(result.Errors[0].Text)
@@ -359,6 +359,16 @@ func (i *instance) call(name string, args ...any) *goja.Promise {
 }
 
 type object = map[string]any
+
+// asked deals with what the control file says now: somebody may name a directory, which is
+// a sign of use (rule 2).
+func (s *simulation) asked(control string) {
+	for _, i := range s.instances {
+		if slices.Contains(told(control).Retry.Use, i.dir) {
+			i.used, i.usedAt = true, s.now
+		}
+	}
+}
 
 func (i *instance) event(kind string, properties object) {
 	i.sim.t.Helper()

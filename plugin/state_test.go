@@ -20,8 +20,10 @@ func TestStateIsWrittenWhenLoadedAndRemovedOnDisposal(t *testing.T) { // rule 18
 	if state == nil || state.Format != 1 || state.Version != Version || state.Host != "here" || state.Started || len(state.Servers) != 0 {
 		t.Fatalf("loaded: %+v", state)
 	}
-	if n := s.pluginTimers() + len(s.files.watchers); n != 0 { // rule 2
-		t.Errorf("unused, and yet %d timers and watchers", n)
+	other := s.load("/q", "a")
+	s.pass(second)                                                                       // in which it creates its directory
+	if n, watchers := s.pluginTimers(), len(s.files.watchers); n != 0 || watchers != 1 { // rule 2
+		t.Errorf("unused, and yet %d timers and %d watchers", n, watchers)
 	}
 	i.prompt()
 	s.pass(2 * second)
@@ -29,6 +31,7 @@ func TestStateIsWrittenWhenLoadedAndRemovedOnDisposal(t *testing.T) { // rule 18
 		t.Errorf("in use: %+v", state)
 	}
 	i.hook("dispose")
+	other.hook("dispose")
 	if left := s.files.states(); len(left) != 0 || len(s.files.watchers) != 0 {
 		t.Errorf("after disposal there are %v and %d watchers", left, len(s.files.watchers))
 	}
@@ -207,7 +210,7 @@ func TestWhatDeadProcessesLeftIsRemoved(t *testing.T) {
 		"5" + hash + ".json":    strings.Repeat(" ", 2<<20),
 		"notes.txt":             "",
 	} {
-		s.files.content[dataDirectory+"/state/"+name] = content
+		s.files.content[instanceDirectory+"/"+name] = content
 	}
 	s.load("/p", "a")
 	s.load("/q", "a")
@@ -242,6 +245,7 @@ func TestBrokenDiskChangesNothing(t *testing.T) {
 func TestCopyElsewhereKeepsNoState(t *testing.T) {
 	s := simulate(t, nil)
 	s.files.elsewhere = true
+	s.factory, _ = goja.AssertFunction(s.load1())
 	i := s.load("/p", "a")
 	i.crashesAndComesBack()
 	if len(s.files.content) != 0 || s.files.opened != 0 {
@@ -471,11 +475,11 @@ func TestStateIsWrittenLater(t *testing.T) {
 // written through.
 func TestLinksAreNotFollowed(t *testing.T) {
 	s := simulate(t, nil)
-	s.files.links[dataDirectory+"/control.json"] = true
-	s.files.content[dataDirectory+"/control.json"] = `{"paused":true}`
+	s.files.links[controlFile] = true
+	s.files.content[controlFile] = `{"paused":true}`
 	i := s.load("/p", "a")
 	i.crashesAndComesBack()
-	s.files.links[dataDirectory+"/state"] = true
+	s.files.links[instanceDirectory] = true
 	writes := s.files.writes
 	i.crash("a")
 	s.pass(minute)
@@ -502,6 +506,81 @@ func TestWithoutWatches(t *testing.T) {
 	}
 }
 
+// TestSteeringSurvivesItsDirectory: somebody removes the state directory, or all of the data
+// directory and installs anew.
+func TestSteeringSurvivesItsDirectory(t *testing.T) {
+	steps := map[string]func(*simulation){
+		"state":     func(s *simulation) { s.files.remove(stateDirectory) },
+		"instances": func(s *simulation) { s.files.remove(instanceDirectory) },
+		"plugin": func(s *simulation) {
+			s.files.remove(pluginDirectory)
+			s.pass(minute)
+			s.files.dirs[pluginDirectory] = true
+		},
+		"both": func(s *simulation) {
+			s.files.remove(stateDirectory)
+			s.files.remove(pluginDirectory)
+			s.pass(minute)
+			if len(s.files.dirs) != 0 || len(s.files.content) != 0 { // it was uninstalled
+				t.Errorf("made again: %v", s.files.dirs)
+			}
+			s.files.dirs[pluginDirectory], s.files.dirs[stateDirectory] = true, true // as env does
+			s.files.notify()
+		},
+	}
+	for name, step := range steps {
+		for _, unwatched := range []bool{false, true} {
+			s := simulate(t, nil)
+			s.files.unwatched = unwatched
+			i, unused := s.load("/p", "a"), s.load("/q", "a")
+			i.prompt()
+			s.pass(31 * minute) // idle: no polls, which would find it
+			for range 3 {
+				step(s)
+				s.pass(second)
+				if state := i.saved(); state == nil || state.server("a").Status != "connected" || unused.saved() == nil {
+					t.Fatalf("%s (unwatched: %t): %+v, %+v", name, unwatched, state, unused.saved())
+				}
+				for _, paused := range []bool{true, false} {
+					s.files.write("control.json", fmt.Sprintf(`{"paused":%t}`, paused))
+					s.pass(second)
+					if i.saved().Paused != paused {
+						t.Fatalf("%s (unwatched: %t): it did not hear of paused=%t", name, unwatched, paused)
+					}
+				}
+			}
+		}
+	}
+}
+
+// askedFor: a directory that somebody names counts as used, whatever start says; others do not.
+func askedFor(t *scenarioT) { // rules 2 and 19
+	for _, start := range []string{"use", "mcp", "load"} {
+		s := simulate(t, func(p *Policy) { p.Start = start })
+		// What was asked for before it was there is none of its business.
+		s.files.write("control.json", fmt.Sprintf(`{"paused":false,"retry":{"at":%d,"servers":[],"use":["/p"]}}`, s.now.UnixMilli()))
+		i, other := s.load("/p", "a", "b"), s.load("/q", "a")
+		i.servers["b"].up = false
+		i.start() // by a client that reads the status
+		s.pass(minute)
+		s.files.write("control.json", `{"paused":false}`)
+		s.pass(minute)
+		if start != "load" && i.reads != 0 {
+			t.Fatalf("start=%s: %d reads before", start, i.reads)
+		}
+		i.servers["b"].up = true
+		s.files.write("control.json", fmt.Sprintf(`{"paused":false,"retry":{"at":%d,"servers":[],"directories":["/p"],"use":["/p"]}}`, s.now.UnixMilli()))
+		s.pass(second)
+		i.mustBe("connected", "a", "b")
+		if state := i.saved(); !state.Started || !state.server("b").Retried || state.RetriedAt == 0 {
+			t.Errorf("start=%s: %+v", start, state)
+		}
+		if start != "load" && other.reads != 0 {
+			t.Errorf("start=%s: the other directory was looked at", start)
+		}
+	}
+}
+
 func TestGarbageAsControlIsNothing(t *testing.T) {
 	s := simulate(t, nil)
 	i := s.load("/p", "a")
@@ -522,7 +601,7 @@ func TestStateOfTheNewestCopy(t *testing.T) { // rule 6
 	i.prompt()
 	s.pass(10 * second)
 	i.reload()
-	if state := i.saved(); state == nil || state.Started || len(s.files.watchers) != 0 {
+	if state := i.saved(); state == nil || state.Started || len(s.files.watchers) != 1 {
 		t.Errorf("a new copy: %+v, %d watchers", state, len(s.files.watchers))
 	}
 	i.prompt()

@@ -449,7 +449,7 @@ func count(tries int) string {
 func (e *Engine) Used(now time.Time, use Use, server string) {
 	e.input(now, func() {
 		if !e.started {
-			if e.policy.Start == "mcp" && use != MCP {
+			if e.policy.Start == "mcp" && use != MCP && use != Asked {
 				return
 			}
 			e.started = true

@@ -225,7 +225,7 @@ func TestHostsMistakes(t *testing.T) {
 				delete(connecting, fmt.Sprint(n, server))
 				call = func(e *reconnect.Engine) { e.Settled(now, server) }
 			case 4:
-				server, use := name.Draw(t, "server"), reconnect.Use(rapid.IntRange(0, 3).Draw(t, "use"))
+				server, use := name.Draw(t, "server"), reconnect.Use(rapid.IntRange(0, 4).Draw(t, "use"))
 				call = func(e *reconnect.Engine) { e.Used(now, use, server) }
 			case 5:
 				paused := rapid.Bool().Draw(t, "paused")

@@ -23,6 +23,7 @@ const (
 	Busy              // any other work of a session
 	MCP               // an event of MCP, which may name its server
 	Load              // the host's own decision, as with start=load
+	Asked             // somebody names the instance
 )
 
 // An Action is what a host is to do: ReadStatus, Connect, Log or Transition.

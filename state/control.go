@@ -15,12 +15,10 @@ import (
 	"github.com/mcp-reconnect/mcp-reconnect/internal/atomicfile"
 )
 
-// ErrForeign is in the chain of an error about what stands at one of our names and is
-// not ours. It was left alone.
-var ErrForeign = errors.New("not a file of mcp-reconnect")
+// A ForeignError is about what stands at one of our names and is not ours. It was left alone.
+type ForeignError struct{ Path string }
 
-// ErrNotInstalled says that there is no plugin to tell anything.
-var ErrNotInstalled = errors.New("the plugin is not installed")
+func (e *ForeignError) Error() string { return e.Path + ": not a file of mcp-reconnect" }
 
 // Control is what running plugins are told (rule 19).
 type Control struct {
@@ -32,7 +30,8 @@ type Control struct {
 type Retry struct {
 	At          int64    `json:"at"`                    // when it was asked for, in milliseconds since 1970; 0 for never
 	Servers     []string `json:"servers"`               // none means all
-	Directories []string `json:"directories,omitempty"` // of the instances, as they call themselves; none means all
+	Directories []string `json:"directories,omitempty"` // of the instances, as they call themselves; none means all in use
+	Use         []string `json:"use,omitempty"`         // directories that count as used from now on, being named by somebody
 	Force       []string `json:"force,omitempty"`       // servers that are restarted if they are connected
 }
 
@@ -40,9 +39,13 @@ type Retry struct {
 // as well: the plugins see what is in the file, and may not have looked in between.
 const mergeWithin = 2 * time.Second
 
-// ReadControl returns what the plugins in dir are told. Nothing there means nothing.
+// ReadControl returns what is told in dir, which is plugin.Location's StateDir. Nothing
+// there means nothing.
 func ReadControl(dir string) (Control, error) {
 	c := Control{Retry: Retry{Servers: []string{}}}
+	if ok, err := isDir(dir); !ok || err != nil {
+		return c, err
+	}
 	path := filepath.Join(dir, controlName)
 	info, err := os.Lstat(path)
 	switch {
@@ -53,7 +56,7 @@ func ReadControl(dir string) (Control, error) {
 	case info.Mode()&fs.ModeSymlink != 0:
 		return c, nil // the plugin does not follow it either, and writing replaces it
 	case !info.Mode().IsRegular() || info.Size() > sizeLimit: // which may have no end
-		return c, fmt.Errorf("%s: %w", path, ErrForeign)
+		return c, &ForeignError{path}
 	}
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -61,7 +64,7 @@ func ReadControl(dir string) (Control, error) {
 	}
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(content, &fields) != nil || fields["paused"] == nil || json.Unmarshal(content, &c) != nil {
-		return Control{}, fmt.Errorf("%s: %w", path, ErrForeign)
+		return Control{}, &ForeignError{path}
 	}
 	return c, nil
 }
@@ -89,6 +92,7 @@ func RequestRetry(dir string, asked Retry) (at time.Time, err error) {
 					return false
 				}
 				next.Servers, next.Directories = union(asked.Servers, last.Servers), union(asked.Directories, last.Directories)
+				next.Use = sortedSet(slices.Concat(asked.Use, last.Use))
 			}
 			// It grows even where the clock was set back, or plugins would not see it.
 			next.At = max(now.UnixMilli(), last.At+1)
@@ -107,22 +111,26 @@ func union(a, b []string) []string {
 	if len(a) == 0 || len(b) == 0 {
 		return nil
 	}
-	both := slices.Concat(a, b)
-	slices.Sort(both)
-	return slices.Compact(both)
+	return sortedSet(slices.Concat(a, b))
 }
 
-const controlName = "control.json"
+func sortedSet(list []string) []string {
+	slices.Sort(list)
+	return slices.Compact(list)
+}
 
-// update changes the control file, one process at a time.
+const (
+	controlName = "control.json"
+	lockName    = "control.lock"
+)
+
+// update changes the control file, one process at a time. The directory is created where
+// it is missing.
 func update(dir string, change func(*Control) bool) error {
-	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
-		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s: %w", dir, ErrNotInstalled)
-		}
+	if err := makeDir(dir); err != nil {
 		return fmt.Errorf("telling the plugins: %w", err)
 	}
-	unlock, err := lock(filepath.Join(dir, "control.lock"))
+	unlock, err := lock(filepath.Join(dir, lockName))
 	if err != nil {
 		return fmt.Errorf("telling the plugins: %w", err)
 	}

@@ -3,6 +3,7 @@ package state
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,8 +20,8 @@ type Record struct {
 	self file // what it has of this process
 }
 
-// NewRecord returns the Record of a directory in the OpenCode server at a URL, below the
-// plugin's dir. Nothing is written yet.
+// NewRecord returns the Record of a directory in the OpenCode server at a URL, in
+// plugin.Location's StateDir. Nothing is written yet.
 func NewRecord(dir, url, directory string) *Record {
 	self := file{Format: format, Pid: os.Getpid(), Space: process.Space(), Watch: true, URL: url, Directory: directory}
 	self.Host, _ = os.Hostname()
@@ -28,7 +29,7 @@ func NewRecord(dir, url, directory string) *Record {
 		self.Began = p.Began
 	}
 	hash := sha256.Sum256(fmt.Appendf(nil, "%s %s %s %s", self.Host, self.Space, url, directory))
-	return &Record{filepath.Join(dir, "state", fmt.Sprintf("%d-%x.json", self.Pid, hash[:8])), self}
+	return &Record{filepath.Join(dir, instancesName, fmt.Sprintf("%d-%x.json", self.Pid, hash[:8])), self}
 }
 
 // Path is that of the file, which is the same for the same directory and URL.
@@ -37,13 +38,8 @@ func (r *Record) Path() string { return r.path }
 // Save writes what is known of the instance; the Record has the rest. The directories
 // are created where they are missing.
 func (r *Record) Save(i Instance) error {
-	states := filepath.Dir(r.path)
-	if err := os.MkdirAll(states, 0o700); err != nil {
+	if err := makeInstances(filepath.Dir(filepath.Dir(r.path))); err != nil {
 		return err
-	}
-	// Lstat: a symbolic link there is not ours to follow.
-	if info, err := os.Lstat(states); err != nil || !info.IsDir() {
-		return fmt.Errorf("%s: %w", states, ErrForeign)
 	}
 	f := r.self
 	f.Version, f.Started, f.Paused, f.RetriedAt = i.Version, i.Started, i.Paused, msOf(i.RetriedAt)
@@ -56,6 +52,25 @@ func (r *Record) Save(i Instance) error {
 		return err
 	}
 	return atomicfile.WriteUnsynced(r.path, append(text, '\n'))
+}
+
+// Try reports why no state can be written in dir, which is plugin.Location's StateDir.
+func Try(dir string) error {
+	if err := makeInstances(dir); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Join(dir, instancesName), ".*.tmp")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+func makeInstances(dir string) error {
+	if err := makeDir(dir); err != nil {
+		return err
+	}
+	return makeDir(filepath.Join(dir, instancesName))
 }
 
 // Remove removes the file, if there is one.

@@ -54,7 +54,7 @@ func TestRecord(t *testing.T) {
 		}
 	}
 	// What a process left that ended while it wrote is removed.
-	left := filepath.Join(dir, "state", ".2147483647-0123456789abcdef.json.12345.tmp")
+	left := filepath.Join(dir, "instances", ".2147483647-0123456789abcdef.json.12345.tmp")
 	if err := os.WriteFile(left, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestRecord(t *testing.T) {
 // TestRecordFollowsNoLink: what stands at our names may be somebody else's.
 func TestRecordFollowsNoLink(t *testing.T) {
 	dir, elsewhere := t.TempDir(), t.TempDir()
-	if err := os.Symlink(elsewhere, filepath.Join(dir, "state")); err != nil {
+	if err := os.Symlink(elsewhere, filepath.Join(dir, "instances")); err != nil {
 		testenv.Skip(t, "no symbolic links: %v", err)
 	}
 	if err := state.NewRecord(dir, "http://x", "/p").Save(state.Instance{}); err == nil {

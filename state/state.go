@@ -25,6 +25,10 @@ import (
 // format is the newest format of a state file that this package knows.
 const format = 1
 
+// instancesName is the directory of the state files. It is not the one of the control
+// file, so that their writing wakes nobody who waits for that one.
+const instancesName = "instances"
+
 // sizeLimit is more than any file here has, in bytes.
 const sizeLimit = 1 << 20
 
@@ -76,23 +80,26 @@ var fileName = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(\.?)([0-9]{1,10})-[0-9a-f]{16}(?:\.json|\.tmp|\.json\.[0-9]+\.tmp)$`)
 })
 
-// Read returns the instances that use the plugin in dir, which is plugin.Location's
-// Dir. State of processes that are no more is removed. Files that are half-written,
-// broken or somebody else's are passed over.
+// Read returns the instances whose state is in dir, which is plugin.Location's StateDir.
+// State of processes that are no more is removed. Files that are half-written, broken or
+// somebody else's are passed over.
 func Read(dir string) (Instances, error) {
 	found := Instances{List: []Instance{}}
-	states := filepath.Join(dir, "state")
-	// Lstat: a symbolic link there is not ours to follow.
-	info, err := os.Lstat(states)
-	if errors.Is(err, fs.ErrNotExist) {
-		return found, nil
+	states := filepath.Join(dir, instancesName)
+	for _, name := range []string{dir, states} {
+		switch ok, err := isDir(name); {
+		case err != nil:
+			return found, fmt.Errorf("reading the state: %w", err)
+		case !ok:
+			return found, nil
+		}
 	}
-	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s: %w", states, ErrForeign)
-	}
-	if err != nil {
-		return found, fmt.Errorf("reading the state: %w", err)
-	}
+	return readFiles(states, os.Remove)
+}
+
+// readFiles reads a directory of state files, and has those removed that are of nobody.
+func readFiles(states string, remove func(path string) error) (Instances, error) {
+	found := Instances{List: []Instance{}}
 	entries, err := os.ReadDir(states)
 	if err != nil {
 		return found, fmt.Errorf("reading the state: %w", err)
@@ -110,7 +117,7 @@ func Read(dir string) (Instances, error) {
 		}
 		switch state := f.standing(pid, written, err != nil || name[1] == "."); {
 		case state == dead, state != alive && time.Since(written) > forgottenAfter:
-			os.Remove(path)
+			remove(path)
 		case state == newer:
 			found.Newer++
 		case state == elsewhere:
@@ -123,6 +130,36 @@ func Read(dir string) (Instances, error) {
 		return cmp.Or(cmp.Compare(a.Pid, b.Pid), cmp.Compare(a.URL, b.URL), cmp.Compare(a.Directory, b.Directory))
 	})
 	return found, nil
+}
+
+// isDir reports whether there is a directory with that name. Something else, such as a
+// symbolic link, is an error: it is not ours to follow.
+func isDir(name string) (bool, error) {
+	info, err := os.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err == nil && !info.IsDir():
+		err = &ForeignError{name}
+	}
+	return err == nil, err
+}
+
+// makeDir creates a directory of ours, and those above it, where it is missing.
+func makeDir(name string) error {
+	there, err := isDir(name)
+	if there || err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	if err := os.Mkdir(name, 0o700); errors.Is(err, fs.ErrExist) {
+		return nil // somebody was faster
+	} else if err != nil {
+		return err
+	}
+	return os.Chmod(name, 0o700) // whatever the umask
 }
 
 // standing is what is to be thought of a state file.

@@ -24,11 +24,11 @@ import (
 
 const hash = "-0123456789abcdef"
 
-// installed returns a plugin's directory with state in it.
+// installed returns a directory with state in it.
 func installed(t *testing.T) string {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "mcp-reconnect")
-	if err := os.MkdirAll(filepath.Join(dir, "state"), 0o700); err != nil {
+	dir := filepath.Join(t.TempDir(), "mcp-reconnect-state")
+	if err := os.MkdirAll(filepath.Join(dir, "instances"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -51,11 +51,16 @@ func save(t *testing.T, dir string, pid int, change func(map[string]any)) string
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, "state", fmt.Sprint(pid, hash, ".json"))
+	path := filepath.Join(dir, "instances", fmt.Sprint(pid, hash, ".json"))
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path
+}
+
+func isForeign(err error) bool {
+	var foreign *state.ForeignError
+	return errors.As(err, &foreign)
 }
 
 // deadPid is one that no process has: more than any system gives.
@@ -110,7 +115,7 @@ func TestNothingThere(t *testing.T) {
 func TestHalfDeadState(t *testing.T) {
 	dir := installed(t)
 	write := func(name, content string) string {
-		path := filepath.Join(dir, "state", name)
+		path := filepath.Join(dir, "instances", name)
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +131,7 @@ func TestHalfDeadState(t *testing.T) {
 	}
 	saved := func(pid int, hash string, change func(map[string]any)) string {
 		path := save(t, dir, pid, change)
-		other := filepath.Join(dir, "state", fmt.Sprint(pid, "-", hash, ".json"))
+		other := filepath.Join(dir, "instances", fmt.Sprint(pid, "-", hash, ".json"))
 		if err := os.Rename(path, other); err != nil {
 			t.Fatal(err)
 		}
@@ -156,7 +161,7 @@ func TestHalfDeadState(t *testing.T) {
 	if process.Space() != "" { // where it is told when a process began
 		goes["of a pid that was given again"] = saved(alive, "0000000000000007", func(f map[string]any) { f["began"] = "7" })
 	}
-	if err := os.Mkdir(filepath.Join(dir, "state", fmt.Sprint(deadPid+3, hash, ".json")), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, "instances", fmt.Sprint(deadPid+3, hash, ".json")), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	found := read(t, dir)
@@ -198,7 +203,7 @@ func TestGarbageIsPassedOver(t *testing.T) {
 	save(t, dir, os.Getpid(), nil)
 	for n, content := range []string{"", "{", "null", "3", "[]", `{"format":"1"}`, `{"format":1,"servers":{}}`, `{"format":1,"servers":[{"since":"x"}]}`,
 		`{"format":-1}`, strings.Repeat("[", 100_000), strings.Repeat("x", 5<<20)} {
-		path := filepath.Join(dir, "state", fmt.Sprintf("%d-%016x.json", os.Getpid(), n))
+		path := filepath.Join(dir, "instances", fmt.Sprintf("%d-%016x.json", os.Getpid(), n))
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -211,13 +216,13 @@ func TestGarbageIsPassedOver(t *testing.T) {
 func TestLinkedStateIsNotFollowed(t *testing.T) {
 	dir, elsewhere := installed(t), installed(t)
 	path := save(t, elsewhere, deadPid, nil)
-	if err := os.Remove(filepath.Join(dir, "state")); err != nil {
+	if err := os.Remove(filepath.Join(dir, "instances")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(filepath.Join(elsewhere, "state"), filepath.Join(dir, "state")); err != nil {
+	if err := os.Symlink(filepath.Join(elsewhere, "instances"), filepath.Join(dir, "instances")); err != nil {
 		testenv.Skip(t, "%v", err) // Windows asks for a privilege
 	}
-	if _, err := state.Read(dir); !errors.Is(err, state.ErrForeign) || !exists(path) {
+	if _, err := state.Read(dir); !isForeign(err) || !exists(path) {
 		t.Errorf("%v; the other's file is there: %t", err, exists(path))
 	}
 }
@@ -333,7 +338,7 @@ func TestControlOfSomebodyElse(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := state.SetPaused(dir, true)
-		if text, _ := os.ReadFile(path); !errors.Is(err, state.ErrForeign) || string(text) != content {
+		if text, _ := os.ReadFile(path); !isForeign(err) || string(text) != content {
 			t.Errorf("%q: %v, and now %q", content, err, text)
 		}
 	}
@@ -360,16 +365,54 @@ func TestControlLinksAreReplaced(t *testing.T) {
 	}
 }
 
-func TestControlWhereNothingIsInstalled(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "none")
-	if _, err := state.SetPaused(dir, true); !errors.Is(err, state.ErrNotInstalled) {
-		t.Error(err)
-	}
-	if _, err := state.RequestRetry(dir, state.Retry{}); !errors.Is(err, state.ErrNotInstalled) {
-		t.Error(err)
+func TestControlCreatesItsDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data", "mcp-reconnect-state")
+	if c, err := state.ReadControl(dir); err != nil || c.Paused {
+		t.Errorf("%+v, %v", c, err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
+		t.Errorf("created to be read: %v", err)
+	}
+	if _, err := state.SetPaused(dir, true); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := state.ReadControl(dir); err != nil || !c.Paused {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// TestLinkedDirectoryIsNotFollowed: what it points to is somebody else's.
+func TestLinkedDirectoryIsNotFollowed(t *testing.T) {
+	elsewhere := installed(t)
+	if _, err := state.SetPaused(elsewhere, true); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "mcp-reconnect-state")
+	if err := os.Symlink(elsewhere, dir); err != nil {
+		testenv.Skip(t, "%v", err) // Windows asks for a privilege
+	}
+	_, readErr := state.Read(dir)
+	c, controlErr := state.ReadControl(dir)
+	_, setErr := state.SetPaused(dir, false)
+	if !isForeign(readErr) || !isForeign(controlErr) || !isForeign(setErr) || c.Paused {
+		t.Errorf("%v, %v, %v, %+v", readErr, controlErr, setErr, c)
+	}
+}
+
+// TestRetriesMergeTheirUse: a retry that comes before anybody has looked takes nothing back.
+func TestRetriesMergeTheirUse(t *testing.T) {
+	dir := installed(t)
+	for _, directory := range []string{"/one", "/two"} {
+		if _, err := state.RequestRetry(dir, state.Retry{Use: []string{directory}, Directories: []string{directory}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := state.RequestRetry(dir, state.Retry{}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := state.ReadControl(dir)
+	if err != nil || !slices.Equal(c.Retry.Use, []string{"/one", "/two"}) || c.Retry.Directories != nil {
+		t.Errorf("%+v, %v", c, err)
 	}
 }
 

@@ -15,15 +15,15 @@ import (
 // TestWhatIsNoFileIsNotRead: a pipe would never end.
 func TestWhatIsNoFileIsNotRead(t *testing.T) {
 	dir := installed(t)
-	for _, name := range []string{"control.json", "state/4242-0123456789abcdef.json", "state/.4242-0123456789abcdef.tmp"} {
+	for _, name := range []string{"control.json", "instances/4242-0123456789abcdef.json", "instances/.4242-0123456789abcdef.tmp"} {
 		if err := syscall.Mkfifo(filepath.Join(dir, name), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := state.ReadControl(dir); !errors.Is(err, state.ErrForeign) {
+	if _, err := state.ReadControl(dir); !isForeign(err) {
 		t.Error(err)
 	}
-	if _, err := state.SetPaused(dir, true); !errors.Is(err, state.ErrForeign) {
+	if _, err := state.SetPaused(dir, true); !isForeign(err) {
 		t.Error(err)
 	}
 	read(t, dir)
@@ -38,30 +38,33 @@ func TestHugeControlIsNotRead(t *testing.T) {
 	if err := os.Truncate(path, 3<<30); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := state.ReadControl(dir); !errors.Is(err, state.ErrForeign) {
+	if _, err := state.ReadControl(dir); !isForeign(err) {
 		t.Error(err)
 	}
 }
 
 func TestStateThatIsNoDirectory(t *testing.T) {
 	dir := installed(t)
-	path := filepath.Join(dir, "state")
+	path := filepath.Join(dir, "instances")
 	if err := errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := state.Read(dir); !errors.Is(err, state.ErrForeign) {
+	if _, err := state.Read(dir); !isForeign(err) {
 		t.Error(err)
 	}
 }
 
 func TestModesWhateverTheUmask(t *testing.T) {
 	for _, umask := range []int{0, 0o777} {
-		dir := installed(t)
+		dir := filepath.Join(t.TempDir(), "mcp-reconnect-state")
 		before := syscall.Umask(umask)
 		_, err := state.SetPaused(dir, true)
 		syscall.Umask(before)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("umask %o: %v, %v", umask, info, err)
 		}
 		for _, name := range []string{"control.json", "control.lock"} {
 			if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode() != 0o600 {

@@ -461,11 +461,11 @@ function createEngine(pool, born, { pump, random = Math.random, serial = false, 
 
   // -- What the host tells
 
-  // Rule 2. `use` is "prompt", "busy" (another sign of use), "load", or "mcp", which
-  // may name the server that it is about.
+  // Rule 2. `use` is "prompt", "busy" (another sign of use), "load", "asked" (somebody names
+  // the directory), or "mcp", which may name the server that it is about.
   function used(use, name) {
     if (!started) {
-      if (SETTINGS.start === "mcp" && use !== "mcp") return
+      if (SETTINGS.start === "mcp" && use !== "mcp" && use !== "asked") return
       started = true
       say(undefined, "info", "active")
       changed()

@@ -15,7 +15,6 @@
 
 const SAVE_DELAY = 100 // what changes within this time is written at once (rule 18)
 const SAVE_TRIES = 8 // where it cannot be written; the delay doubles
-const STEER_DELAY = 100 // from a sign that control changed to the look at it (rule 19)
 const FIRST_ANSWER = 30_000 // a prompt waits at most so long for the first status, as OpenCode does for a server (rule 21)
 
 // What all copies of the plugin in this process share (rules 5 and 6): the resident of
@@ -49,12 +48,10 @@ function createResident(directory, host) {
   let timerAt // that moment
   let reads = 0 // of the status, so far
   let paused = false // as control says
-  let retriedAt = 0 // of the last retry that was asked for, by the clock on the wall
+  let retriedAt = readControl().retry.at // of the last retry that was asked for, by the clock on the wall
   let started = 0 // when the engine began to act, by the clock on the wall
   let saveTimer = null // set while something is to be written
   let unsaved = 0 // how often in a row that failed
-  let steerTimer = null // set while control is to be read
-  let stopWatching = () => {}
   let unanswered = false // a prompt waited in vain for the first status
 
   // -- Time. Timers keep no process alive (rule 7), but for a prompt's that waits, and no
@@ -127,7 +124,7 @@ function createResident(directory, host) {
 
   function perform({ do: what, server, level, text }) {
     if (what === "status") {
-      steer() // so that a pause counts even where no change is told
+      steer(readControl()) // so that a pause counts even where no change is told
       const number = ++reads
       host.status().then((answer) => {
         if (number === reads) feed((at) => engine.read(at, answer)) // else it was given up
@@ -154,13 +151,9 @@ function createResident(directory, host) {
   function start() {
     started = Date.now()
     host.say("info", `version ${VERSION} is active in ${directory}`)
-    retriedAt = store.control().retry.at // what was asked of others
-    stopWatching = store.watch(() => {
-      // Bun tells of a temporary file and keeps silent of its renaming, if that
-      // follows within 16 ms: what counts is what is there a while later.
-      if (!gone) steerTimer ??= after(STEER_DELAY, () => (steer(), drain()))
-    })
-    steer()
+    const control = readControl()
+    retriedAt = control.retry.at // what was asked of others
+    steer(control)
   }
 
   // -- Prompts (rule 21)
@@ -226,19 +219,30 @@ function createResident(directory, host) {
     return time === undefined ? null : Math.round(Date.now() + time - now())
   }
 
+  // Called when something changed in the state directory.
+  function look(control) {
+    if (!store.saved()) {
+      // Somebody removed it, perhaps with its directory, which may be there again.
+      unsaved = 0
+      cancel(saveTimer)
+      saveTimer = null
+      changed()
+    }
+    if (started > 0 || control.retry.use.includes(directory)) steer(control) // else when it is in use
+    drain()
+  }
+
   // Rule 19. Called when the file may have changed, and before each status read.
-  function steer() {
-    cancel(steerTimer)
-    steerTimer = null
-    const control = store.control()
+  function steer(control) {
     if (control.paused !== paused) {
       paused = control.paused
       engine.pause(now(), paused)
     }
-    const { at, servers, directories, force } = control.retry
+    const { at, servers, directories, use, force } = control.retry
     if (at <= retriedAt) return
     retriedAt = at
     changed()
+    if (use.includes(directory)) engine.used(now(), "asked") // rule 2
     // What was asked before may be read late, where a disk was broken: it forces nothing any more.
     const forced = at >= started ? force : []
     if (directories.length === 0 || directories.includes(directory)) engine.retry(now(), servers, forced)
@@ -258,7 +262,7 @@ function createResident(directory, host) {
     gone = host.closed = true
     for (const timer of timers) clearTimeout(timer)
     timers.clear()
-    stopWatching()
+    stopFollowing()
     store.remove()
     for (const prompt of held) letGo(prompt)
     const left = engine.close(now(), succeeded)
@@ -284,6 +288,7 @@ function createResident(directory, host) {
   residents.set(directory, resident)
   schedule()
   save()
+  const stopFollowing = followControl(look)
   return resident
 }
 

@@ -1,12 +1,14 @@
 // ---- State and control -------------------------------------------------------
 //
-// What the plugin says of itself and what it is told, in files of the directory
-// that it was loaded from. `mcp-reconnect status`, retry, pause and resume have the
-// other end. Where a file cannot be read or written, all else goes on.
+// What the plugin says of itself and what it is told, in files of a directory beside the
+// one that it was loaded from, in which OpenCode 2 would load everything anew for each
+// write. `mcp-reconnect status`, retry, pause and resume have the other end. Where a file
+// cannot be read or written, all else goes on.
 
 const STATE_FORMAT = 1 // of a state file; readers leave newer ones alone
 const READ_LIMIT_BYTES = 1 << 20 // more than any file here has
 const WATCH_INTERVAL = 500 // where changes have to be looked for
+const STEER_DELAY = 100 // from a sign that control changed to the look at it (rule 19)
 
 // The directory that mcp-reconnect installed. Undefined for a copy of this file
 // that stands elsewhere: it keeps no state.
@@ -33,13 +35,16 @@ function thisProcess() {
   return told
 }
 
+const home = installedIn()
+const stateDirectory = home && join(dirname(home), "mcp-reconnect-state")
+const controlFile = home && join(stateDirectory, "control.json")
+const states = home && join(stateDirectory, "instances")
+
 function openStore(directory) {
-  const home = installedIn()
-  const states = join(home ?? "", "state")
   const self = thisProcess()
   const hash = createHash("sha256").update(`${self.host} ${self.space} ${directory}`).digest("hex").slice(0, 16)
-  const path = join(states, `${self.pid}-${hash}.json`)
-  const temporary = join(states, `.${self.pid}-${hash}.tmp`)
+  const path = home && join(states, `${self.pid}-${hash}.json`)
+  const temporary = home && join(states, `.${self.pid}-${hash}.tmp`)
 
   return {
     // Rule 18. Returns whether that went well. Synchronous, since nothing is left to be
@@ -49,10 +54,14 @@ function openStore(directory) {
       if (!home) return true
       const text = JSON.stringify({ format: STATE_FORMAT, version: VERSION, ...self, directory, ...state })
       try {
-        fs.mkdirSync(states, { mode: 0o700 }) // not the one above it, which somebody may have removed
-      } catch {}
-      try {
-        if (!fs.lstatSync(states).isDirectory()) return false
+        fs.lstatSync(home) // who removed that one wants no more of us
+        for (const made of [stateDirectory, states]) {
+          try {
+            fs.mkdirSync(made)
+            fs.chmodSync(made, 0o700) // whatever the umask
+          } catch {}
+          if (!fs.lstatSync(made).isDirectory()) return false
+        }
         fs.rmSync(temporary, { force: true })
         fs.writeFileSync(temporary, text + "\n", { flag: "wx", mode: 0o600 }) // wx follows no link
         fs.chmodSync(temporary, 0o600) // whatever the umask
@@ -80,48 +89,83 @@ function openStore(directory) {
       } catch {}
     },
 
-    // Rule 19: {paused, retry: {at, servers, directories, force}}, whatever the file holds.
-    control() {
-      const content = readJSON(join(home ?? "", "control.json"))
-      const retry = typeof content?.paused === "boolean" ? content.retry : undefined
-      const list = (value) => (Array.isArray(value) ? value : [])
-      return {
-        paused: content?.paused === true,
-        retry: { at: Number(retry?.at) || 0, servers: list(retry?.servers), directories: list(retry?.directories), force: list(retry?.force) },
-      }
-    },
-
-    // Calls back when something in the directory changed, and costs nothing until
-    // then. It does not say what it was: not every Bun names the file.
-    watch(changed) {
-      if (!home) return () => {}
-      const file = join(home, "control.json")
-      let stop
-      // Where the system cannot watch, for want of inotify watches, say, it is looked at.
-      const look = () => {
-        try {
-          fs.watchFile(file, { interval: WATCH_INTERVAL, persistent: false }, changed)
-          stop = () => fs.unwatchFile(file, changed)
-        } catch {}
-      }
-      try {
-        const watcher = fs.watch(home, { persistent: false }, () => changed())
-        stop = () => watcher.close()
-        watcher.on("error", () => {
-          stop()
-          look()
-        })
-        watcher.unref?.()
-      } catch {
-        look()
-      }
-      return () => {
-        try {
-          stop?.()
-        } catch {}
-      }
+    // Whether the file is still there.
+    saved() {
+      return !home || isFile(path)
     },
   }
+}
+
+// Rule 19: {paused, retry: {at, servers, directories, use, force}}, whatever the file holds.
+function readControl() {
+  const content = home && readJSON(controlFile)
+  const retry = typeof content?.paused === "boolean" ? content.retry : undefined
+  const list = (value) => (Array.isArray(value) ? value : [])
+  return {
+    paused: content?.paused === true,
+    retry: {
+      at: Number(retry?.at) || 0,
+      servers: list(retry?.servers),
+      directories: list(retry?.directories),
+      use: list(retry?.use),
+      force: list(retry?.force),
+    },
+  }
+}
+
+// Follows the state directory, once for all residents of this process: it costs nothing
+// until something changes there. Each of the listeners is then called with what control says.
+const followed = { listeners: new Set(), stop: undefined, timer: null }
+
+function followControl(listener) {
+  if (!home) return () => {}
+  followed.listeners.add(listener)
+  if (!followed.stop) openWatch()
+  return () => {
+    followed.listeners.delete(listener)
+    if (followed.listeners.size === 0) closeWatch()
+  }
+}
+
+function openWatch() {
+  try {
+    const watcher = fs.watch(stateDirectory, { persistent: false }, noteChange)
+    followed.stop = () => watcher.close()
+    watcher.on("error", noteChange)
+    watcher.unref?.()
+  } catch {
+    // For want of inotify watches, say, or of the directory, it is looked at.
+    try {
+      fs.watchFile(stateDirectory, { interval: WATCH_INTERVAL, persistent: false }, noteChange)
+      followed.stop = () => fs.unwatchFile(stateDirectory, noteChange)
+    } catch {}
+  }
+}
+
+function closeWatch() {
+  clearTimeout(followed.timer)
+  followed.timer = null
+  try {
+    followed.stop?.()
+  } catch {}
+  followed.stop = undefined
+}
+
+// Bun tells of a temporary file and keeps silent of its renaming, if that follows within
+// 16 ms: what counts is what is there a while later. The directory itself may have been
+// removed, and made anew, so the watch is as well, before control is read.
+function noteChange() {
+  followed.timer ??= setTimeout(() => {
+    closeWatch()
+    openWatch()
+    const control = readControl()
+    for (const listener of followed.listeners) {
+      try {
+        listener(control)
+      } catch {}
+    }
+  }, STEER_DELAY)
+  followed.timer?.unref?.()
 }
 
 function remove(file) {
@@ -137,6 +181,14 @@ function readJSON(file) {
     return stat.isFile() && stat.size <= READ_LIMIT_BYTES ? JSON.parse(fs.readFileSync(file, "utf8")) : undefined
   } catch {
     return undefined
+  }
+}
+
+function isFile(file) {
+  try {
+    return fs.lstatSync(file).isFile()
+  } catch {
+    return false
   }
 }
 

@@ -1,6 +1,8 @@
 package watch
 
 import (
+	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"sync"
@@ -18,7 +20,7 @@ const (
 	recordDelay = 100 * time.Millisecond
 )
 
-// steer obeys the control file of the plugin's directory, as plugins do (rule 19), until
+// steer obeys the control file, as plugins do (rule 19), until
 // the Watcher is closed. What was asked for before is none of its business, but for a pause.
 func (w *Watcher) steer(paused bool, retried int64) {
 	ticker := time.NewTicker(steerInterval)
@@ -30,7 +32,12 @@ func (w *Watcher) steer(paused bool, retried int64) {
 			return
 		case <-ticker.C:
 		}
-		control, err := state.ReadControl(w.options.PluginDir)
+		if w.keeper.lost() {
+			for _, t := range w.all() {
+				t.post(t.recordAnew)
+			}
+		}
+		control, err := state.ReadControl(w.options.StateDir)
 		if err != nil {
 			continue // as the plugins do
 		}
@@ -50,8 +57,8 @@ func (w *Watcher) steer(paused bool, retried int64) {
 
 // obey begins to obey the control file, for which there has to be a place.
 func (w *Watcher) obey() {
-	_ = os.MkdirAll(w.options.PluginDir, 0o700) // if it fails, nobody can be told anything
-	control, err := state.ReadControl(w.options.PluginDir)
+	_ = os.MkdirAll(w.options.StateDir, 0o700) // if it fails, nobody can be told anything
+	control, err := state.ReadControl(w.options.StateDir)
 	if err == nil {
 		w.paused = control.Paused
 	}
@@ -62,6 +69,7 @@ func (w *Watcher) obey() {
 type keeper struct {
 	mu     sync.Mutex
 	due    map[string]keeping // path -> what is to be done there
+	kept   map[string]bool    // the paths of the files that there should be
 	wake   chan struct{}      // holds one
 	closed bool
 	ended  chan struct{}
@@ -74,7 +82,7 @@ type keeping struct {
 }
 
 func newKeeper() *keeper {
-	return &keeper{due: map[string]keeping{}, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	return &keeper{due: map[string]keeping{}, kept: map[string]bool{}, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 }
 
 // keep has the record say what is known of the instance, or be removed if that is nil.
@@ -83,6 +91,30 @@ func (k *keeper) keep(r *state.Record, i *state.Instance) {
 	defer k.mu.Unlock()
 	k.due[r.Path()] = keeping{r, i}
 	k.signal()
+}
+
+// lost reports whether somebody removed the files. With their directory all are gone, so
+// that it is enough to look for any of them.
+func (k *keeper) lost() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for path := range k.kept {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			clear(k.kept)
+			return true
+		}
+		return false
+	}
+	return false
+}
+
+// keeps notes whether a file of ours is there now.
+func (k *keeper) keeps(path string, there bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if delete(k.kept, path); there {
+		k.kept[path] = true
+	}
 }
 
 // close waits until all that was asked for is done.
@@ -117,13 +149,14 @@ func (k *keeper) run(log *slog.Logger) {
 	for range k.wake {
 		due, last := k.take()
 		worked := true
-		for _, work := range due {
+		for path, work := range due {
 			var err error
 			if work.instance == nil {
 				err = work.record.Remove()
 			} else {
 				err = work.record.Save(*work.instance)
 			}
+			k.keeps(path, work.instance != nil && err == nil)
 			if err != nil && worked && !broken {
 				log.Warn("the state for mcp-reconnect status cannot be written: " + err.Error())
 			}
@@ -149,6 +182,13 @@ func (t *target) record() {
 			continue
 		}
 		t.w.keeper.keep(d.record, t.instance(d))
+	}
+}
+
+// recordAnew has every state file written, since they are gone.
+func (t *target) recordAnew(now time.Time) {
+	for _, d := range t.directories {
+		t.changed(now, d)
 	}
 }
 

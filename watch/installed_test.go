@@ -19,16 +19,16 @@ import (
 )
 
 // installed plays with a plugin's directory.
-func installed(t *testing.T, then func(s *scene, pluginDir string)) {
+func installed(t *testing.T, then func(s *scene, stateDir string)) {
 	t.Helper()
-	pluginDir := filepath.Join(t.TempDir(), "mcp-reconnect")
-	play(t, newModel(1), func(o *Options) { o.PluginDir = pluginDir }, func(s *scene) { then(s, pluginDir) })
+	stateDir := filepath.Join(t.TempDir(), "mcp-reconnect")
+	play(t, newModel(1), func(o *Options) { o.StateDir = stateDir }, func(s *scene) { then(s, stateDir) })
 }
 
-func (s *scene) recorded(pluginDir string) []state.Instance {
+func (s *scene) recorded(stateDir string) []state.Instance {
 	s.Helper()
 	synctest.Wait()
-	found, err := state.Read(pluginDir)
+	found, err := state.Read(stateDir)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -37,18 +37,18 @@ func (s *scene) recorded(pluginDir string) []state.Instance {
 
 // TestRecords (rule 18): status and retry know what is watched.
 func TestRecords(t *testing.T) {
-	installed(t, func(s *scene, pluginDir string) {
+	installed(t, func(s *scene, stateDir string) {
 		s.set(dir, "a", "connected")
 		s.set(dir, "b", "failed")
 		s.do(func() { s.starts = func(string, string) string { return "failed" } })
 		s.connect()
 		s.after(time.Minute)
-		if got := s.recorded(pluginDir); len(got) > 0 {
+		if got := s.recorded(stateDir); len(got) > 0 {
 			s.Fatalf("nothing is in use: %+v", got)
 		}
 		s.prompt(dir)
 		s.after(5 * time.Second)
-		got := s.recorded(pluginDir)
+		got := s.recorded(stateDir)
 		if len(got) != 1 || !got[0].Watch || !got[0].Started || got[0].Pid != os.Getpid() || got[0].URL != modelURL || got[0].Directory != dir || got[0].Version == "" {
 			s.Fatalf("%+v", got)
 		}
@@ -61,17 +61,17 @@ func TestRecords(t *testing.T) {
 		s.after(time.Minute)
 		s.crash(false)
 		s.after(time.Second)
-		if got := s.recorded(pluginDir); len(got) != 1 || len(got[0].Servers) > 0 {
+		if got := s.recorded(stateDir); len(got) != 1 || len(got[0].Servers) > 0 {
 			s.Errorf("%+v", got)
 		}
 		s.do(func() { s.answer = nil })
 		s.after(time.Minute)
-		if got := s.recorded(pluginDir); len(got) != 1 || len(got[0].Servers) != 2 {
+		if got := s.recorded(stateDir); len(got) != 1 || len(got[0].Servers) != 2 {
 			s.Errorf("%+v", got)
 		}
 		// Disposed of, used again, disconnected.
 		s.event(dir, "server.instance.disposed", map[string]any{"directory": dir})
-		if got := s.recorded(pluginDir); len(got) > 0 {
+		if got := s.recorded(stateDir); len(got) > 0 {
 			s.Errorf("%+v", got)
 		}
 		s.prompt(dir)
@@ -79,18 +79,18 @@ func TestRecords(t *testing.T) {
 		s.event(dir, "server.instance.disposed", map[string]any{"directory": dir})
 		s.prompt(dir)
 		s.after(time.Second)
-		if got := s.recorded(pluginDir); len(got) != 1 {
+		if got := s.recorded(stateDir); len(got) != 1 {
 			s.Errorf("%+v", got)
 		}
 		s.w.Disconnect(modelURL)
-		if got := s.recorded(pluginDir); len(got) > 0 {
+		if got := s.recorded(stateDir); len(got) > 0 {
 			s.Errorf("%+v", got)
 		}
 		s.connect()
 		s.prompt(dir)
 		s.after(time.Second)
 		s.w.Close()
-		if left, err := os.ReadDir(filepath.Join(pluginDir, "state")); err != nil || len(left) > 0 {
+		if left, err := os.ReadDir(filepath.Join(stateDir, "instances")); err != nil || len(left) > 0 {
 			s.Errorf("%v, %v", left, err)
 		}
 	})
@@ -98,11 +98,11 @@ func TestRecords(t *testing.T) {
 
 // TestRecordedAtOnce: another watch looks for the file before it connects anything.
 func TestRecordedAtOnce(t *testing.T) {
-	installed(t, func(s *scene, pluginDir string) {
+	installed(t, func(s *scene, stateDir string) {
 		s.connect()
 		s.answerSlowly(time.Minute)
 		s.prompt(dir)
-		if got := s.recorded(pluginDir); len(got) != 1 || len(got[0].Servers) > 0 {
+		if got := s.recorded(stateDir); len(got) != 1 || len(got[0].Servers) > 0 {
 			s.Errorf("%+v", got)
 		}
 	})
@@ -110,7 +110,7 @@ func TestRecordedAtOnce(t *testing.T) {
 
 // TestIdleRecord: of a directory that nobody uses nothing is known once its stream was lost.
 func TestIdleRecord(t *testing.T) {
-	installed(t, func(s *scene, pluginDir string) {
+	installed(t, func(s *scene, stateDir string) {
 		s.set(dir, "a", "connected")
 		s.connect()
 		s.prompt(dir)
@@ -118,7 +118,7 @@ func TestIdleRecord(t *testing.T) {
 		s.set(dir, "a", "failed")
 		s.crash(false)
 		s.after(time.Second)
-		if got := s.recorded(pluginDir); len(got) != 1 || len(got[0].Servers) > 0 {
+		if got := s.recorded(stateDir); len(got) != 1 || len(got[0].Servers) > 0 {
 			s.Errorf("%+v", got)
 		}
 	})
@@ -126,13 +126,13 @@ func TestIdleRecord(t *testing.T) {
 
 // TestPluginBehindEveryAddress: it knows an OpenCode that listens everywhere as 127.0.0.1.
 func TestPluginBehindEveryAddress(t *testing.T) {
-	pluginDir := filepath.Join(t.TempDir(), "mcp-reconnect")
-	writeState(t, pluginDir, os.Getpid(), map[string]any{"directory": dir, "url": "http://127.0.0.1:4096", "started": true})
+	stateDir := filepath.Join(t.TempDir(), "mcp-reconnect")
+	writeState(t, stateDir, os.Getpid(), map[string]any{"directory": dir, "url": "http://127.0.0.1:4096", "started": true})
 	name, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &plugins{dir: pluginDir, now: time.Now}
+	p := &plugins{dir: stateDir, now: time.Now}
 	for url, want := range map[string]bool{"http://" + name + ":4096": true, "http://localhost:4096": true, "http://elsewhere.example:4096": false, "http://" + name + ":4097": false} {
 		at, err := parseAddress(url)
 		if err != nil {
@@ -146,23 +146,23 @@ func TestPluginBehindEveryAddress(t *testing.T) {
 
 // TestControl (rule 19): what the command line says to plugins is obeyed.
 func TestControl(t *testing.T) {
-	pluginDir := filepath.Join(t.TempDir(), "mcp-reconnect")
-	if err := os.Mkdir(pluginDir, 0o700); err != nil {
+	stateDir := filepath.Join(t.TempDir(), "mcp-reconnect")
+	if err := os.Mkdir(stateDir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := state.RequestRetry(pluginDir, state.Retry{}); err != nil { // before it was there
+	if _, err := state.RequestRetry(stateDir, state.Retry{}); err != nil { // before it was there
 		t.Fatal(err)
 	}
-	if _, err := state.SetPaused(pluginDir, true); err != nil {
+	if _, err := state.SetPaused(stateDir, true); err != nil {
 		t.Fatal(err)
 	}
-	play(t, newModel(1), func(o *Options) { o.PluginDir = pluginDir }, func(s *scene) {
+	play(t, newModel(1), func(o *Options) { o.StateDir = stateDir }, func(s *scene) {
 		s.set(dir, "a", "failed")
 		s.do(func() { s.starts = func(string, string) string { return "failed" } })
 		s.connect()
 		s.prompt(dir)
 		s.after(time.Minute)
-		if got := s.recorded(pluginDir); len(s.asked("POST")) > 0 || len(got) != 1 || !got[0].Paused || !got[0].RetriedAt.IsZero() || !s.w.Paused() {
+		if got := s.recorded(stateDir); len(s.asked("POST")) > 0 || len(got) != 1 || !got[0].Paused || !got[0].RetriedAt.IsZero() || !s.w.Paused() {
 			s.Fatalf("%q; %+v", s.asked("POST"), got)
 		}
 		s.w.Pause(false) // by whoever has the Watcher: the file has not changed
@@ -171,29 +171,29 @@ func TestControl(t *testing.T) {
 			s.Errorf("%q", s.asked("POST"))
 		}
 		for _, paused := range []bool{false, true, false} {
-			if _, err := state.SetPaused(pluginDir, paused); err != nil {
+			if _, err := state.SetPaused(stateDir, paused); err != nil {
 				s.Fatal(err)
 			}
 			s.after(time.Second)
-			if got := s.recorded(pluginDir); got[0].Paused != paused || s.w.Paused() != paused {
+			if got := s.recorded(stateDir); got[0].Paused != paused || s.w.Paused() != paused {
 				s.Errorf("paused %t: %+v", paused, got)
 			}
 		}
 		s.after(15 * time.Minute) // parked
 		before := len(s.asked("POST"))
-		at, err := state.RequestRetry(pluginDir, state.Retry{Servers: []string{"a"}, Directories: []string{"/elsewhere"}})
+		at, err := state.RequestRetry(stateDir, state.Retry{Servers: []string{"a"}, Directories: []string{"/elsewhere"}})
 		if err != nil {
 			s.Fatal(err)
 		}
 		s.after(time.Second)
-		if got := s.recorded(pluginDir); len(s.asked("POST")) != before || !got[0].RetriedAt.Equal(at) || got[0].Servers[0].Retried {
+		if got := s.recorded(stateDir); len(s.asked("POST")) != before || !got[0].RetriedAt.Equal(at) || got[0].Servers[0].Retried {
 			s.Errorf("%d tries; %+v", len(s.asked("POST"))-before, got)
 		}
-		if at, err = state.RequestRetry(pluginDir, state.Retry{Servers: []string{"a"}}); err != nil {
+		if at, err = state.RequestRetry(stateDir, state.Retry{Servers: []string{"a"}}); err != nil {
 			s.Fatal(err)
 		}
 		s.after(time.Second)
-		if got := s.recorded(pluginDir); len(s.asked("POST")) == before || !got[0].RetriedAt.Equal(at) || !got[0].Servers[0].Retried {
+		if got := s.recorded(stateDir); len(s.asked("POST")) == before || !got[0].RetriedAt.Equal(at) || !got[0].Servers[0].Retried {
 			s.Errorf("%d tries; %+v", len(s.asked("POST"))-before, got)
 		}
 	})
@@ -207,8 +207,8 @@ func TestOneOfTwoWatches(t *testing.T) {
 	}
 	t.Cleanup(func() { child.Process.Kill(); child.Wait() })
 	for _, pid := range []int{os.Getppid(), child.Process.Pid} { // as a rule, a lower and a higher one
-		installed(t, func(s *scene, pluginDir string) {
-			file := writeState(t, pluginDir, pid, map[string]any{"watch": true, "directory": dir, "url": modelURL, "started": true})
+		installed(t, func(s *scene, stateDir string) {
+			file := writeState(t, stateDir, pid, map[string]any{"watch": true, "directory": dir, "url": modelURL, "started": true})
 			s.set(dir, "a", "failed")
 			s.connect()
 			s.prompt(dir)
@@ -227,7 +227,7 @@ func TestOneOfTwoWatches(t *testing.T) {
 			s.w.Pause(true)
 			s.w.Pause(false)
 			s.after(time.Minute)
-			if got := s.recorded(pluginDir); len(s.asked("POST")) > 0 || len(got) != 1 {
+			if got := s.recorded(stateDir); len(s.asked("POST")) > 0 || len(got) != 1 {
 				s.Errorf("%q, %+v", s.asked("POST"), got)
 			}
 			s.w.Pause(true)
@@ -240,15 +240,43 @@ func TestOneOfTwoWatches(t *testing.T) {
 			}
 			s.w.Pause(false)
 			s.after(time.Minute)
-			if got := s.recorded(pluginDir); !slices.Contains(s.asked("POST"), "POST /mcp/a/connect "+dir) || len(got) != 1 || got[0].Pid != os.Getpid() {
+			if got := s.recorded(stateDir); !slices.Contains(s.asked("POST"), "POST /mcp/a/connect "+dir) || len(got) != 1 || got[0].Pid != os.Getpid() {
 				s.Errorf("%q; %+v", s.asked("POST"), got)
 			}
 		})
 	}
 }
 
+// TestRecordsSurviveTheirDirectory: somebody removes the state directory.
+func TestRecordsSurviveTheirDirectory(t *testing.T) {
+	installed(t, func(s *scene, stateDir string) {
+		s.set(dir, "a", "connected")
+		s.connect()
+		s.prompt(dir)
+		s.after(5 * time.Second)
+		for range 3 {
+			if err := os.RemoveAll(stateDir); err != nil {
+				s.Fatal(err)
+			}
+			s.after(time.Second)
+			if got := s.recorded(stateDir); len(got) != 1 || len(got[0].Servers) != 1 {
+				s.Fatalf("%+v", got)
+			}
+			for _, paused := range []bool{true, false} {
+				if _, err := state.SetPaused(stateDir, paused); err != nil {
+					s.Fatal(err)
+				}
+				s.after(time.Second)
+				if s.w.Paused() != paused {
+					s.Fatalf("it did not hear of paused=%t", paused)
+				}
+			}
+		}
+	})
+}
+
 // writeState writes a state file of a running process, and returns its name.
-func writeState(t *testing.T, pluginDir string, pid int, fields map[string]any) string {
+func writeState(t *testing.T, stateDir string, pid int, fields map[string]any) string {
 	t.Helper()
 	host, err := os.Hostname()
 	if err != nil {
@@ -260,7 +288,7 @@ func writeState(t *testing.T, pluginDir string, pid int, fields map[string]any) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	states := filepath.Join(pluginDir, "state")
+	states := filepath.Join(stateDir, "instances")
 	file := filepath.Join(states, fmt.Sprintf("%d-0123456789abcdef.json", pid))
 	if err := errors.Join(os.MkdirAll(states, 0o700), os.WriteFile(file, content, 0o600)); err != nil {
 		t.Fatal(err)
@@ -271,8 +299,8 @@ func writeState(t *testing.T, pluginDir string, pid int, fields map[string]any) 
 // TestRestartsAreTheOwners (rule 20): what is forced, or proven, while a plugin does the
 // work is nothing that a watch does when the plugin ends.
 func TestRestartsAreTheOwners(t *testing.T) {
-	installed(t, func(s *scene, pluginDir string) {
-		file := writeState(t, pluginDir, os.Getpid(), map[string]any{"directory": dir, "url": "http://127.0.0.1:4096", "started": true})
+	installed(t, func(s *scene, stateDir string) {
+		file := writeState(t, stateDir, os.Getpid(), map[string]any{"directory": dir, "url": "http://127.0.0.1:4096", "started": true})
 		if _, err := s.w.Connect(Target{URL: "http://localhost:4096"}); err != nil {
 			s.Fatal(err)
 		}
@@ -303,8 +331,8 @@ func TestRestartsAreTheOwners(t *testing.T) {
 
 // TestBrokenDisk: it is said once, and the work goes on.
 func TestBrokenDisk(t *testing.T) {
-	installed(t, func(s *scene, pluginDir string) {
-		if err := errors.Join(os.Remove(pluginDir), os.WriteFile(pluginDir, nil, 0o600)); err != nil {
+	installed(t, func(s *scene, stateDir string) {
+		if err := errors.Join(os.Remove(stateDir), os.WriteFile(stateDir, nil, 0o600)); err != nil {
 			s.Fatal(err)
 		}
 		s.set(dir, "a", "failed")
@@ -320,8 +348,8 @@ func TestBrokenDisk(t *testing.T) {
 
 // TestPluginIsLeftToDoTheWork, which it tells of.
 func TestPluginIsLeftToDoTheWork(t *testing.T) {
-	installed(t, func(s *scene, pluginDir string) {
-		file := writeState(t, pluginDir, os.Getpid(), map[string]any{"directory": dir, "url": "http://127.0.0.1:4096", "started": true})
+	installed(t, func(s *scene, stateDir string) {
+		file := writeState(t, stateDir, os.Getpid(), map[string]any{"directory": dir, "url": "http://127.0.0.1:4096", "started": true})
 		const target, other = "http://localhost:4096", "/home/ann/other"
 		if _, err := s.w.Connect(Target{URL: target}); err != nil {
 			s.Fatal(err)
@@ -337,7 +365,7 @@ func TestPluginIsLeftToDoTheWork(t *testing.T) {
 		}
 		s.set(dir, "a", "connected") // by the plugin, which says so
 		s.do(func() { s.requests = nil })
-		writeState(t, pluginDir, os.Getpid(), map[string]any{"directory": dir, "url": "http://127.0.0.1:4096", "started": true,
+		writeState(t, stateDir, os.Getpid(), map[string]any{"directory": dir, "url": "http://127.0.0.1:4096", "started": true,
 			"servers": []any{map[string]any{"name": "a", "status": "connected", "phase": "up"}}})
 		s.after(2 * time.Second)
 		if told := strings.Join(s.told(), " "); !strings.Contains(told, "a dormant>connected tools a") {

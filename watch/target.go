@@ -590,7 +590,7 @@ func (t *target) use(now time.Time, d *directory, got signal) {
 		}
 		d.ctx, d.cancel = context.WithCancel(t.ctx)
 		if t.w.keeper != nil {
-			d.record = state.NewRecord(t.w.options.PluginDir, t.id, d.path)
+			d.record = state.NewRecord(t.w.options.StateDir, t.id, d.path)
 			// At once: another watch looks for it before it connects anything.
 			t.w.keeper.keep(d.record, t.instance(d))
 		}

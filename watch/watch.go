@@ -39,11 +39,11 @@ type Options struct {
 	// times in a row, and every ProbeInterval from then on; it lasted if it lived for
 	// StableAfter, and is idle after IdleAfter.
 	Policy plugin.Policy
-	// PluginDir is plugin.Location's Dir: what a running plugin of that directory looks
-	// after is left to it, what plugins are told there is obeyed, and state files there
+	// StateDir is plugin.Location's StateDir: what a running plugin says there that it
+	// manages is left to it, what plugins are told there is obeyed, and state files there
 	// say what is known, for status and retry. "" for none. A process has one Watcher with
 	// the same directory.
-	PluginDir string
+	StateDir string
 	// Log takes lines for people, of the levels that it wants, whatever Policy.Log is
 	// (rule 17); nil for none.
 	Log *slog.Logger
@@ -167,8 +167,8 @@ func newWatcher(o Options, wall func() time.Time) *Watcher {
 	}
 	w.ctx, w.close = context.WithCancel(context.Background())
 	w.audience.log = o.Log
-	w.plugins = plugins{dir: o.PluginDir, now: wall}
-	if o.PluginDir != "" {
+	w.plugins = plugins{dir: o.StateDir, now: wall}
+	if o.StateDir != "" {
 		w.keeper = newKeeper()
 		go w.keeper.run(o.Log)
 		w.obey()
@@ -273,11 +273,11 @@ func (w *Watcher) States() []TargetState {
 
 // Retry forgets back-off and tries now: the targets that are not connected, and in the
 // others the failed servers that are asked for, and the connected ones whose restart is
-// forced. With a PluginDir every plugin of that directory does the same, as for
+// forced. With a StateDir every plugin that has its state there does the same, as for
 // `mcp-reconnect retry`.
 func (w *Watcher) Retry(asked state.Retry) {
-	if w.options.PluginDir != "" {
-		if _, err := state.RequestRetry(w.options.PluginDir, asked); err == nil {
+	if w.options.StateDir != "" {
+		if _, err := state.RequestRetry(w.options.StateDir, asked); err == nil {
 			return // steer sees to it, too
 		}
 	}

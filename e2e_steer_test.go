@@ -88,8 +88,7 @@ func (w *world) phase(name string) string {
 func (a *app) modes(t testing.TB) map[string]fs.FileMode {
 	t.Helper()
 	modes := map[string]fs.FileMode{}
-	root := filepath.Join(a.dataDir, "mcp-reconnect")
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(a.dataDir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -99,7 +98,7 @@ func (a *app) modes(t testing.TB) map[string]fs.FileMode {
 		}
 		return err
 	})
-	if err != nil || len(modes) < 6 {
+	if err != nil || len(modes) < 9 {
 		t.Fatalf("%v, %v", modes, err)
 	}
 	return modes
@@ -196,4 +195,53 @@ func steered(t *testing.T, a *app, url string) {
 	if left, err := filepath.Glob(filepath.Join(a.dataDir, "mcp-reconnect-state/instances/*")); err != nil || len(left) != 0 {
 		t.Errorf("left: %q, %v", left, err)
 	}
+}
+
+// TestSteeredAfterItsDirectoryWasRemoved: somebody removes a directory of ours while
+// OpenCode runs, or both, and installs anew.
+func TestSteeredAfterItsDirectoryWasRemoved(t *testing.T) {
+	a := launch(t, patient)
+	w, unused := a.project(t).stdios("a"), a.project(t).stdios("b")
+	unused.post("/session")
+	w.prompt("hello")
+	w.connects("a")
+	pluginDir, stateDir := filepath.Join(a.dataDir, "mcp-reconnect"), filepath.Join(a.dataDir, "mcp-reconnect-state")
+	for _, removed := range [][]string{{stateDir}, {filepath.Join(stateDir, "instances")}, {pluginDir}, {pluginDir, stateDir}, {a.dataDir}} {
+		for _, dir := range removed {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := os.Stat(pluginDir); err != nil {
+			if _, err := os.Stat(stateDir); len(removed) > 1 && err == nil {
+				t.Error("the plugin made the directory of its state anew, though it was uninstalled")
+			}
+			merged(t, a.environ)
+		}
+		w.eventually("status tells of both directories", func() bool { return w.phase("a") == "connected" && unused.line("-") != nil })
+		for _, what := range []string{"pause", "resume"} {
+			out, status := w.reconnect(t, what)
+			if status != 0 || !strings.HasSuffix(out, "directories in use: 1\n") {
+				t.Errorf("without %q: %s: exit status %d: %s", removed, what, status, out)
+			}
+			if paused := a.paused(t, w.dir); paused != (what == "pause") {
+				t.Errorf("without %q: after %s paused is %t", removed, what, paused)
+			}
+		}
+	}
+	a.installed = a.pluginFiles(t)
+}
+
+// paused reports whether the plugin in a directory says that it is.
+func (a *app) paused(t testing.TB, dir string) bool {
+	t.Helper()
+	for _, p := range a.seen(t).Processes {
+		for _, i := range p.Instances {
+			if i.Directory == dir {
+				return i.Paused
+			}
+		}
+	}
+	t.Errorf("status does not tell of %s", dir)
+	return false
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,6 +46,29 @@ type app struct {
 	root    string       // holds every directory of its worlds
 	dataDir string       // mcp-reconnect's
 	environ []string     // what mcp-reconnect was run with
+
+	installed string // pluginFiles, as env left them
+}
+
+// pluginFiles tells of all that is in the plugin's directory, and when it changed last.
+// OpenCode 2 activates every plugin anew when it does.
+func (a *app) pluginFiles(t testing.TB) string {
+	t.Helper()
+	var files strings.Builder
+	err := filepath.WalkDir(filepath.Join(a.dataDir, "mcp-reconnect"), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil {
+			fmt.Fprintln(&files, path, info.Mode(), info.ModTime())
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return files.String()
 }
 
 // launch starts an OpenCode, which ends with the test.
@@ -78,6 +102,12 @@ func launch(t testing.TB, s setup) *app {
 	if a.server, err = opencode.Start(ctx, a.options); err != nil {
 		t.Fatal(err)
 	}
+	a.installed = a.pluginFiles(t)
+	t.Cleanup(func() {
+		if now := a.pluginFiles(t); now != a.installed {
+			t.Errorf("while OpenCode ran, the plugin's directory changed from\n%s\nto\n%s", a.installed, now)
+		}
+	})
 	t.Cleanup(func() {
 		early := false
 		select {

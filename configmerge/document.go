@@ -182,6 +182,10 @@ func (d *document) without(c container, index int) string {
 	if rest := d.text[cut.end]; d.mask[cut.start-1] == inLine && rest != '\r' && rest != '\n' {
 		cut.start = item.start // without its line end the comment would take in what follows
 	}
+	if cut.start == item.start && comma == item.end && index+1 < len(c.items) { // what follows takes its place
+		rest := d.text[cut.end:]
+		cut.end += len(rest) - len(strings.TrimLeft(rest, " \t"))
+	}
 	switch {
 	case comma > item.end:
 		return d.with(cut, edit{span: span{comma, comma + 1}})
@@ -258,11 +262,17 @@ func (d *document) indent(offset int) string {
 	return line[:len(line)-len(strings.TrimLeft(line, " \t"))]
 }
 
-// unit returns by how much a level is indented: the members of the top level say so.
+// unit returns by how much a level is indented: the members of the top level say so, or the comments.
 func (d *document) unit() string {
-	for _, m := range d.top.Members {
-		if d.beginsLine(m.Name.StartOffset) {
-			return strings.TrimPrefix(d.indent(m.Name.StartOffset), d.indent(d.start))
+	lines := d.object().items
+	for _, c := range d.comments {
+		if d.start < c.start && c.end < d.end {
+			lines = append(lines, c)
+		}
+	}
+	for _, l := range lines {
+		if d.beginsLine(l.start) {
+			return strings.TrimPrefix(d.indent(l.start), d.indent(d.start))
 		}
 	}
 	return "  "

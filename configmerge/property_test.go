@@ -463,6 +463,7 @@ func checkAny(t interface {
 }, content string) {
 	got, err := Merge(content, entry)
 	left, err2 := Remove(content, entry)
+	checkFile(t, content, err)
 	if err != nil {
 		checkError(t, content, err)
 		if got != "" || left != "" || err2 == nil || err2.Error() != err.Error() {

@@ -40,18 +40,13 @@ func List(content string, e Entry) (Listing, error) {
 	if strings.TrimSpace(src) == "" {
 		return Listing{}, nil
 	}
-	b, _ := blank(src)
-	v, err := hujson.Parse(b)
+	d, err := parse(src)
 	if err != nil {
-		return Listing{}, errorAt(src, 0, "not readable as JSONC", "") // json.Valid took what hujson does not
+		return Listing{}, err
 	}
 	var l Listing
-	top, ok := v.Value.(*hujson.Object)
-	if !ok {
-		return l, nil
-	}
 	var first, second []ListEntry
-	for _, m := range top.Members { // of duplicate keys the last one counts
+	for _, m := range d.top.Members { // of duplicate keys the last one counts
 		elements := func(at *Position, version2 bool) (entries []ListEntry) {
 			*at = positionAt(src, m.Value.StartOffset)
 			list, ok := m.Value.Value.(*hujson.Array)
@@ -60,8 +55,11 @@ func List(content string, e Entry) (Listing, error) {
 			}
 			for _, element := range list.Elements {
 				entry := ListEntry{Position: positionAt(src, element.StartOffset), Version2: version2}
-				entry.Spec, entry.Options = spec(element, version2)
-				entry.Ours = e.means(entry.Spec)
+				text, options := spec(element, version2)
+				if entry.Options = options; text != nil {
+					entry.Spec = text.String()
+					entry.Ours = e.means(entry.Spec)
+				}
 				entries = append(entries, entry)
 			}
 			return entries
@@ -77,12 +75,13 @@ func List(content string, e Entry) (Listing, error) {
 	return l, nil
 }
 
-// spec returns the text of an entry: "spec", ["spec", options], or under "plugins" {"package": "spec"}.
-func spec(v hujson.Value, version2 bool) (text string, options bool) {
+// spec returns the text of an entry as it is written, or nil: of "spec", ["spec", options], or under "plugins"
+// {"package": "spec"}.
+func spec(v hujson.Value, version2 bool) (text hujson.Literal, options bool) {
 	switch value := v.Value.(type) {
 	case *hujson.Array:
 		if options = true; version2 || len(value.Elements) == 0 {
-			return "", options
+			return nil, options
 		}
 		v = value.Elements[0]
 	case *hujson.Object:
@@ -95,7 +94,7 @@ func spec(v hujson.Value, version2 bool) (text string, options bool) {
 		}
 	}
 	if literal, ok := v.Value.(hujson.Literal); ok && literal.Kind() == '"' {
-		text = literal.String()
+		text = literal
 	}
 	return text, options
 }

@@ -7,7 +7,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
@@ -18,9 +20,11 @@ import (
 // stray file into the project.
 const Schema = "https://opencode.ai/config.json"
 
-// Entry is our plugin's place in a configuration's plugin list.
+// Entry is our plugin's place in a configuration's plugin list. In a list that was there and was empty it is written with
+// its first letter as an escape, "\u0066ile:///…", which means the same to every reader. By this mark the list stays when
+// the entry is taken out; one that holds our entry alone, without the mark, goes with it.
 type Entry struct {
-	// URL is the text that Merge writes.
+	// URL is the text that is written.
 	URL string
 	// Means reports whether a list entry's decoded text means the same plugin in another spelling. It may be nil; URL
 	// itself always means the plugin.
@@ -44,20 +48,17 @@ func Merge(content string, e Entry) (string, error) {
 	if c.members == 0 {
 		return `{"$schema":` + quote(Schema) + `,"plugin":[` + quote(e.URL) + `]}`, nil
 	}
-	if c.plugins.keys > 0 && !c.version1 {
-		others, _ := c.plugins.others(e.isPlugins)
-		return checked(c.plugins.replace(c.text, append(others, quote(e.URL))))
+	if c.version2() {
+		return checked(c.plugins.replace(c.text, c.plugins.entries(e, pluginsSpec).with(e)))
 	}
-	if others, dropped := c.plugins.others(e.isPlugins); dropped > 0 {
-		c = examine(c.plugins.replace(c.text, others))
+	if there := c.plugins.entries(e, pluginsSpec); there.ours > 0 {
+		c = examine(c.plugins.replace(c.text, there.others))
 	}
-	others, _ := c.plugin.others(e.isPlugin)
-	others = append(others, quote(e.URL))
 	if c.plugin.keys > 0 {
-		return checked(c.plugin.replace(c.text, others))
+		return checked(c.plugin.replace(c.text, c.plugin.entries(e, pluginSpec).with(e)))
 	}
 	// A fixed path on strict JSON that does not have the key: the one case in which sjson has nothing to get wrong.
-	text, err := sjson.SetRaw(c.text, "plugin", "["+strings.Join(others, ",")+"]")
+	text, err := sjson.SetRaw(c.text, "plugin", "["+quote(e.URL)+"]")
 	if err != nil {
 		return "", errNotStrict
 	}
@@ -65,8 +66,9 @@ func Merge(content string, e Entry) (string, error) {
 }
 
 // Remove returns content without our entries: as Merge's input was, in strict, compact JSON. It returns "" when nothing
-// is left, which is also what "$schema" alone comes to where an entry of ours was dropped. "plugins" stays where it is
-// left empty, and so does "plugin" beside it if no other key of OpenCode 1 is there: both were there before us.
+// is left, which is also what "$schema" alone comes to where an entry of ours was dropped. A "plugin" that is left empty
+// goes, because we made it, unless the entry is marked (see [Entry]). "plugins" stays, and so does "plugin" beside it if
+// no other key of OpenCode 1 is there: both were there before us.
 //
 // An error is a [*SyntaxError], unless e itself is unusable.
 func Remove(content string, e Entry) (string, error) {
@@ -74,20 +76,18 @@ func Remove(content string, e Entry) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	others, removed := c.plugins.others(e.isPlugins)
-	if removed > 0 {
-		c = examine(c.plugins.replace(c.text, others))
+	if there := c.plugins.entries(e, pluginsSpec); there.ours > 0 {
+		c = examine(c.plugins.replace(c.text, there.others))
 	}
-	others, dropped := c.plugin.others(e.isPlugin)
+	there := c.plugin.entries(e, pluginSpec)
 	switch {
-	case dropped == 0:
-	case len(others) == 0 && c.plugin.keys == 1 && (c.plugins.keys == 0 || c.decided):
+	case there.ours == 0:
+	case len(there.others) == 0 && !there.marked && c.removable():
 		c = examine(c.plugin.remove(c.text))
 	default:
-		// Of duplicate keys an emptied one stays: without it the one before would come to life.
-		c = examine(c.plugin.replace(c.text, others))
+		c = examine(c.plugin.replace(c.text, there.others))
 	}
-	if c.members == 0 || c.members == 1 && c.schema && dropped > 0 {
+	if c.members == 0 || c.members == 1 && c.schema && there.ours > 0 {
 		return "", nil
 	}
 	return checked(c.text)
@@ -164,45 +164,83 @@ func examine(text string) config {
 	return c
 }
 
-// others returns the entries that are not ours, each as it is written, and how many were ours.
-func (l pluginList) others(ours func(gjson.Result) bool) (raw []string, dropped int) {
+// version2 reports whether our entry belongs into "plugins".
+func (c config) version2() bool { return c.plugins.keys > 0 && !c.version1 }
+
+// removable reports whether "plugin" may go with the last of its entries: whether we can have made it. Of duplicate keys
+// an emptied one stays: without it the one before would come to life.
+func (c config) removable() bool {
+	return c.plugin.keys == 1 && (c.plugins.keys == 0 || c.decided)
+}
+
+// entries is what a plugin list holds.
+type entries struct {
+	others []string // each as it is written
+	ours   int
+	marked bool // one of ours is (see [Entry])
+}
+
+// entries looks through the list; spec finds the text of an entry that says which plugin it means.
+func (l pluginList) entries(e Entry, spec func(gjson.Result) gjson.Result) (found entries) {
 	l.value.ForEach(func(_, entry gjson.Result) bool {
-		if ours(entry) {
-			dropped++
+		if text := spec(entry); text.Type == gjson.String && e.means(text.Str) {
+			found.ours++
+			found.marked = found.marked || isMarked(text.Raw)
 		} else {
-			raw = append(raw, entry.Raw)
+			found.others = append(found.others, entry.Raw)
 		}
 		return true
 	})
-	return raw, dropped
+	return found
 }
 
-// isPlugin reports whether an entry of "plugin", "spec" or ["spec", options], is ours.
-func (e Entry) isPlugin(entry gjson.Result) bool {
+// with returns the list with our entry once, last. An empty list is marked, and stays so.
+func (f entries) with(e Entry) []string {
+	return append(f.others, e.written(len(f.others) == 0 && (f.ours == 0 || f.marked)))
+}
+
+// pluginSpec returns the text of an entry of "plugin": "spec" or ["spec", options].
+func pluginSpec(entry gjson.Result) gjson.Result {
 	if entry.IsArray() {
-		entry = entry.Get("0")
+		return entry.Get("0")
 	}
-	return entry.Type == gjson.String && e.means(entry.Str)
+	return entry
 }
 
-// isPlugins reports whether an entry of "plugins", "spec" or {"package": "spec", "options": …}, is ours.
-func (e Entry) isPlugins(entry gjson.Result) bool {
-	if entry.IsObject() {
-		object := entry
-		entry = gjson.Result{}
-		object.ForEach(func(key, value gjson.Result) bool { // of duplicate keys the last one counts
-			if key.Str == "package" {
-				entry = value
-			}
-			return true
-		})
+// pluginsSpec returns the text of an entry of "plugins": "spec" or {"package": "spec", "options": …}.
+func pluginsSpec(entry gjson.Result) gjson.Result {
+	if !entry.IsObject() {
+		return entry
 	}
-	return entry.Type == gjson.String && e.means(entry.Str)
+	var spec gjson.Result
+	entry.ForEach(func(key, value gjson.Result) bool { // of duplicate keys the last one counts
+		if key.Str == "package" {
+			spec = value
+		}
+		return true
+	})
+	return spec
 }
 
 func (e Entry) means(spec string) bool {
 	return spec == e.URL || e.Means != nil && e.Means(spec)
 }
+
+// written is our entry as JSON. A program that writes the JSON anew loses the mark; then the list goes.
+func (e Entry) written(marked bool) string {
+	if !marked {
+		return quote(e.URL)
+	}
+	_, size := utf8.DecodeRuneInString(e.URL)
+	var escape strings.Builder
+	for _, unit := range utf16.Encode([]rune(e.URL[:size])) {
+		fmt.Fprintf(&escape, `\u%04x`, unit)
+	}
+	return `"` + escape.String() + quote(e.URL[size:])[1:]
+}
+
+// isMarked reports whether the text of an entry, as it is written, is marked.
+func isMarked(raw string) bool { return strings.HasPrefix(raw, `"\u`) }
 
 // replace returns the text with other entries in the list.
 func (l pluginList) replace(text string, entries []string) string {

@@ -13,6 +13,8 @@ import (
 const (
 	url  = "file:///data/a%20b/mcp-reconnect/"
 	ours = `"` + url + `"`
+	// oursMarked is our entry in a list that was there and was empty.
+	oursMarked = `"\u0066ile:///data/a%20b/mcp-reconnect/"`
 )
 
 // spellings are other texts that mean the same plugin. Which they are is for the caller to say, here as in the command.
@@ -22,6 +24,9 @@ var spellings = []string{
 	"file:///data/%61%20b/mcp-reconnect/",
 	"file:///data/a%20b/mcp-reconnect/plugin.js",
 }
+
+// spelled writes our entry out in tables of tests.
+var spelled = strings.NewReplacer("OURS", ours, "MARKED", oursMarked)
 
 var entry = Entry{URL: url, Means: func(spec string) bool { return slices.Contains(spellings, spec) }}
 
@@ -38,7 +43,10 @@ func TestMerge(t *testing.T) {
 		// Something there: nothing but the entry is added (B4, B8).
 		{"no plugin key", `{"model":"m"}`, `{"model":"m","plugin":[OURS]}`},
 		{"schema alone", `{"$schema":"https://opencode.ai/config.json"}`, `{"$schema":"https://opencode.ai/config.json","plugin":[OURS]}`},
-		{"empty list", `{"plugin":[]}`, `{"plugin":[OURS]}`},
+		{"empty list", `{"plugin":[]}`, `{"plugin":[MARKED]}`},
+		{"empty list, merged before", `{"plugin":[MARKED]}`, `{"plugin":[MARKED]}`},
+		{"empty list, merged before in another spelling", `{"plugin":[["\u002fdata/a b/mcp-reconnect",{}],OURS]}`, `{"plugin":[MARKED]}`},
+		{"a marked entry is no longer alone", `{"plugin":[MARKED,"a"]}`, `{"plugin":["a",OURS]}`},
 		{"list", `{"plugin":["a"],"model":"m"}`, `{"plugin":["a",OURS],"model":"m"}`},
 
 		// JSONC (B9, F8).
@@ -79,19 +87,19 @@ func TestMerge(t *testing.T) {
 
 		// OpenCode 2's list (B15, B16).
 		{"version 2", `{"plugins":["a"],"providers":{"p":{}}}`, `{"plugins":["a",OURS],"providers":{"p":{}}}`},
-		{"version 2, empty", `{"plugins":[]}`, `{"plugins":[OURS]}`},
+		{"version 2, empty", `{"plugins":[]}`, `{"plugins":[MARKED]}`},
 		{"version 2, ours in every form", `{"plugins":[OURS,{"package":OURS,"options":{}},"-x",{"package":"a"},{"package":"/data/a b/mcp-reconnect"},{}]}`,
 			`{"plugins":["-x",{"package":"a"},{},OURS]}`},
 		{"version 2, of duplicate keys the last counts", `{"plugins":["a"],"plu\u0067ins":["b",{"package":OURS,"package":"c"}]}`,
 			`{"plugins":["a"],"plu\u0067ins":["b",{"package":OURS,"package":"c"},OURS]}`},
 		{"both", `{"plugin":["a"],"plugins":["b"]}`, `{"plugin":["a",OURS],"plugins":["b"]}`},
 		{"both, ours in either", `{"plugins":["b",OURS],"plugin":[OURS,"a"]}`, `{"plugins":["b"],"plugin":["a",OURS]}`},
-		{"both, ours under plugins alone", `{"plugin":[],"plugins":[{"package":OURS}]}`, `{"plugin":[OURS],"plugins":[]}`},
+		{"both, ours under plugins alone", `{"plugin":[],"plugins":[{"package":OURS}]}`, `{"plugin":[MARKED],"plugins":[]}`},
 		{"plugins beside another key of version 1", `{"plugins":["a",OURS],"provider":{}}`, `{"plugins":["a"],"provider":{},"plugin":[OURS]}`},
 		{"plugins that are no list", `{"plugins":{"x":1},"model":"m"}`, `{"plugins":{"x":1},"model":"m","plugin":[OURS]}`},
 		{"plugins that are no list, beside plugin", `{"plugins":null,"plugin":["a"]}`, `{"plugins":null,"plugin":["a",OURS]}`},
 		{"plugins that are a list no more", `{"plugins":[OURS],"plugins":"x"}`, `{"plugins":[OURS],"plugins":"x","plugin":[OURS]}`},
-		{"plugins beside a key of version 1 further down", `{"plugins":[],"x":{"provider":{}}}`, `{"plugins":[OURS],"x":{"provider":{}}}`},
+		{"plugins beside a key of version 1 further down", `{"plugins":[],"x":{"provider":{}}}`, `{"plugins":[MARKED],"x":{"provider":{}}}`},
 		{"keys of version 2 without plugins", `{"providers":{}}`, `{"providers":{},"plugin":[OURS]}`},
 
 		// Of duplicate keys the last one counts; keys are compared decoded.
@@ -99,13 +107,12 @@ func TestMerge(t *testing.T) {
 		{"key all in escapes", `{"\u0070\u006c\u0075\u0067\u0069\u006e":["a"]}`, `{"\u0070\u006c\u0075\u0067\u0069\u006e":["a",OURS]}`},
 		{"duplicates", `{"plugin":["a",OURS],"x":1,"plugin":["b"]}`, `{"plugin":["a",OURS],"x":1,"plugin":["b",OURS]}`},
 		{"duplicates in two spellings", `{"plugin":["a"],"plu\u0067in":["b",OURS,"c"]}`, `{"plugin":["a"],"plu\u0067in":["b","c",OURS]}`},
-		{"duplicates of which only the last is a list", `{"plugin":null,"plugin":"x","plugin":[]}`, `{"plugin":null,"plugin":"x","plugin":[OURS]}`},
+		{"duplicates of which only the last is a list", `{"plugin":null,"plugin":"x","plugin":[]}`, `{"plugin":null,"plugin":"x","plugin":[MARKED]}`},
 		{"other duplicates", `{"a":1,"a":2,"b":{"c":1,"c":2}}`, `{"a":1,"a":2,"b":{"c":1,"c":2},"plugin":[OURS]}`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			content := strings.ReplaceAll(test.content, "OURS", ours)
-			want := strings.ReplaceAll(test.want, "OURS", ours)
+			content, want := spelled.Replace(test.content), spelled.Replace(test.want)
 			got, err := Merge(content, entry)
 			if err != nil {
 				t.Fatal(err)
@@ -138,6 +145,10 @@ func TestRemove(t *testing.T) {
 		{"ours among others", `{"plugin":[OURS,"a",["/data/a b/mcp-reconnect",{}],"b",OURS]}`, `{"plugin":["a","b"]}`},
 		{"not there", "{ \"plugin\": [ \"a\", ], // c\n}", `{"plugin":["a"]}`},
 		{"empty list that was empty before", `{"plugin":[]}`, `{"plugin":[]}`},
+		{"empty list with a marked entry", `{"model":"m","plugin":[MARKED]}`, `{"model":"m","plugin":[]}`},
+		{"nothing but an empty list", `{"plugin":[MARKED]}`, `{"plugin":[]}`},
+		{"schema and an empty list", `{"$schema":"https://opencode.ai/config.json","plugin":[OURS,MARKED]}`, `{"$schema":"https://opencode.ai/config.json","plugin":[]}`},
+		{"a marked entry among others", `{"plugin":[MARKED,"a"]}`, `{"plugin":["a"]}`},
 		{"no list", `{"a":1.0}`, `{"a":1.0}`},
 		{"duplicate stays shadowed", `{"plugin":["a"],"plugin":[OURS]}`, `{"plugin":["a"],"plugin":[]}`},
 		{"ours in a shadowed duplicate", `{"plugin":[OURS],"plugin":["a"]}`, `{"plugin":[OURS],"plugin":["a"]}`},
@@ -149,8 +160,7 @@ func TestRemove(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			content := strings.ReplaceAll(test.content, "OURS", ours)
-			want := strings.ReplaceAll(test.want, "OURS", ours)
+			content, want := spelled.Replace(test.content), spelled.Replace(test.want)
 			got, err := Remove(content, entry)
 			if err != nil {
 				t.Fatal(err)

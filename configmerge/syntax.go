@@ -52,7 +52,7 @@ func read(content string) (string, error) {
 			return "", errorAt(src, i, "not UTF-8", "")
 		}
 	}
-	b, tooDeep := blank(src)
+	b, _, tooDeep := blank(src)
 	if text, ok := strict(b); ok && !tooDeep {
 		return text, nil
 	}
@@ -107,11 +107,11 @@ func strict(b []byte) (string, bool) {
 	return text, true
 }
 
-// blank returns text with its comments turned into spaces, so that every offset stays what it was. In a line comment
+// blank returns text with its comments turned into spaces, so that every offset stays what it was, and where they are. In a line comment
 // hujson differs from OpenCode's parser: it wants \n at the end, where \r or the end of the text will do, and refuses
 // U+2028. When text is nested too deeply, what is returned ends before the bracket that is too much: hujson calls itself
 // for each level.
-func blank(text string) (b []byte, tooDeep bool) {
+func blank(text string) (b []byte, comments []span, tooDeep bool) {
 	b = []byte(text)
 	depth := 0
 	for i := 0; i < len(b); {
@@ -119,25 +119,26 @@ func blank(text string) (b []byte, tooDeep bool) {
 		switch b[i] {
 		case '"':
 			if end = stringEnd(b, i); end < 0 {
-				return b, false // hujson goes no further either
+				return b, comments, false // hujson goes no further either
 			}
 		case '{', '[':
 			if depth++; depth > maxDepth {
-				return b[:i], true
+				return b[:i], comments, true
 			}
 		case '}', ']':
 			depth--
 		case '/':
 			if end = commentEnd(b, i); end < 0 {
-				return b, false
+				return b, comments, false
 			}
+			comments = append(comments, span{i, end})
 			for j := i; j < end; j++ {
 				b[j] = ' '
 			}
 		}
 		i = end
 	}
-	return b, false
+	return b, comments, false
 }
 
 // stringEnd returns the offset after the string that starts at i, or -1 if the text ends inside it.

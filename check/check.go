@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"golang.org/x/mod/semver"
 
 	"github.com/mcp-reconnect/mcp-reconnect/configmerge"
+	"github.com/mcp-reconnect/mcp-reconnect/internal/configfile"
 	"github.com/mcp-reconnect/mcp-reconnect/internal/hostversion"
 	"github.com/mcp-reconnect/mcp-reconnect/internal/oneline"
 	"github.com/mcp-reconnect/mcp-reconnect/plugin"
@@ -58,6 +58,8 @@ type Options struct {
 type Report struct {
 	Diagnostics []Diagnostic
 	Location    plugin.Location // of the plugin that was looked for
+	Listed      bool            // the content names it
+	Files       []string        // the configuration files by which OpenCode loads it, if the content need not name it
 }
 
 // Count returns how many findings are of a severity.
@@ -80,13 +82,19 @@ func (r Report) Valid(strict bool) bool {
 // is about what could not be looked at.
 func Run(o Options) (Report, error) {
 	c := checker{Options: o, version: hostversion.Comparable(o.Version)}
+	c.around = configfile.Surrounding{Environ: o.Environ, Dir: o.Dir, Home: o.Home}
 	listed := false
 	location, err := plugin.Locate(o.DataDir)
 	if err != nil {
 		c.add(DataDir, Error, err.Error())
+		c.readOtherFiles()
 		c.checkContent(configmerge.Entry{URL: "file:///"})
 	} else {
 		c.location = location
+		c.readOtherFiles()
+		if o.Source == o.Variable {
+			c.files = c.namedInFiles()
+		}
 		if listing, ok := c.checkContent(configmerge.Entry{URL: location.Entry, Means: location.Means}); ok {
 			listed = c.checkEntries(listing)
 		}
@@ -95,9 +103,9 @@ func Run(o Options) (Report, error) {
 		}
 	}
 	c.checkSwitches()
-	c.checkOtherFiles(listed)
+	c.checkOtherFiles(listed || len(c.files) > 0)
 	c.checkVersion()
-	return Report{c.found, c.location}, nil
+	return Report{c.found, c.location, listed, c.files}, nil
 }
 
 // A checker collects what is found.
@@ -105,6 +113,10 @@ type checker struct {
 	Options
 	version  string // as golang.org/x/mod/semver wants it, or "" if not known
 	location plugin.Location
+	around   configfile.Surrounding
+	others   []configfile.Listed
+	files    []string // of the others, those that name the plugin, where that is enough
+	specs    []string // how the plugin is named where it was found first
 	found    []Diagnostic
 }
 
@@ -116,19 +128,11 @@ func (c *checker) add(id string, s Severity, summary string) *Diagnostic {
 // addAt is add for a position in the content.
 func (c *checker) addAt(p configmerge.Position, id string, s Severity, summary string) *Diagnostic {
 	d := c.add(id, s, summary)
+	if c.Source == c.Variable && (id == ContentMissing || id == EntryMissing) {
+		d.Detail += runInstall
+	}
 	d.Filename, d.Line, d.Column = c.Source, p.Line, p.Column
 	return d
-}
-
-// getenv returns a variable, and whether it is set: OpenCode minds the difference.
-func (c *checker) getenv(name string) (string, bool) {
-	for _, entry := range c.Environ {
-		key, value, _ := strings.Cut(entry, "=")
-		if key == name || runtime.GOOS == "windows" && strings.EqualFold(key, name) {
-			return value, true
-		}
-	}
-	return "", false
 }
 
 // before and after compare OpenCode's version, which must be known.
@@ -157,6 +161,7 @@ func (c *checker) checkVersion() {
 func (c *checker) checkContent(e configmerge.Entry) (l configmerge.Listing, ok bool) {
 	if strings.TrimSpace(strings.TrimPrefix(c.Content, "\ufeff")) == "" {
 		switch {
+		case c.Content == "" && len(c.files) > 0:
 		case c.Content != "":
 			c.addAt(configmerge.Position{}, ContentMissing, Error, "the configuration is blank, with which OpenCode does not work")
 		case c.Source == c.Variable:
@@ -211,10 +216,14 @@ func (c *checker) checkPluginsKey(at configmerge.Position) {
 
 // checkEntries looks for our entry in the list, and reports whether it is there.
 func (c *checker) checkEntries(l configmerge.Listing) (listed bool) {
-	var others []configmerge.ListEntry // of us, in another data directory
-	var unread configmerge.Position    // where we are named and OpenCode 1 does not look
+	type other struct {
+		configmerge.ListEntry
+		path string
+	}
+	var others []other              // of us, in another data directory
+	var unread configmerge.Position // where we are named and OpenCode 1 does not look
 	for _, entry := range l.Entries {
-		path, recognized := plugin.Recognize(absolute(entry.Spec, c.Dir))
+		path, recognized := plugin.Recognize(configfile.Absolute(entry.Spec, c.Dir))
 		switch {
 		case entry.Version2 && c.is1():
 			if entry.Ours {
@@ -226,20 +235,26 @@ func (c *checker) checkEntries(l configmerge.Listing) (listed bool) {
 				continue
 			}
 			listed = true
-			c.checkForm(entry)
+			c.specs = append(c.specs, entry.Spec)
+			if d := c.checkForm(entry); d != nil {
+				d.Filename, d.Line, d.Column = c.Source, entry.Line, entry.Column
+			}
 		case recognized:
-			others = append(others, entry)
+			others = append(others, other{entry, path})
 		}
 	}
 	for _, entry := range others {
-		if listed {
-			c.addAt(entry.Position, LoadedTwice, Error, "this entry names a second mcp-reconnect, from another data directory")
+		if listed || len(c.files) > 0 {
+			d := c.addAt(entry.Position, LoadedTwice, Error, "this entry names a second mcp-reconnect, from another data directory")
+			if c.Source == c.Variable {
+				d.Detail = c.takesOut(entry.path, configfile.Listed{})
+			}
 		} else {
 			c.addAt(entry.Position, EntryElsewhere, Error, "the mcp-reconnect in the list is not the one in "+c.location.Dir)
 		}
 	}
 	switch {
-	case listed || len(others) > 0:
+	case listed || len(others) > 0 || len(c.files) > 0:
 	case unread != configmerge.Position{}:
 		d := c.addAt(unread, EntryMissing, Error, `the plugin is named under "plugins" alone, which OpenCode `+c.Version+" does not read")
 		d.Detail = `add "plugin": [] to the configuration, and run mcp-reconnect env again`
@@ -249,23 +264,24 @@ func (c *checker) checkEntries(l configmerge.Listing) (listed bool) {
 	return listed
 }
 
-// checkForm judges how our entry is written: what env writes is loaded everywhere.
-func (c *checker) checkForm(e configmerge.ListEntry) {
+// checkForm judges how our entry is written: what env and install write is loaded everywhere.
+func (c *checker) checkForm(e configmerge.ListEntry) *Diagnostic {
 	isURL := e.Spec == c.location.Entry || e.Spec == c.location.FileURL
 	switch {
 	case c.is2() && strings.HasSuffix(e.Spec, ".js"):
-		c.addAt(e.Position, EntryForm, Error, "the entry is a file, and OpenCode "+c.Version+" loads plugins from directories alone")
+		return c.add(EntryForm, Error, "the entry is a file, and OpenCode "+c.Version+" loads plugins from directories alone")
 	case e.Options && e.Version2:
-		c.addAt(e.Position, EntryForm, Warning, "the entry has the form for options, which the plugin does not read")
+		return c.add(EntryForm, Warning, "the entry has the form for options, which the plugin does not read")
 	case e.Options && c.version != "" && c.before("1.14.34"):
-		c.addAt(e.Position, EntryForm, Error, "the entry has options, with which OpenCode "+c.Version+" may fail every request")
+		return c.add(EntryForm, Error, "the entry has options, with which OpenCode "+c.Version+" may fail every request")
 	case e.Options:
-		c.addAt(e.Position, EntryForm, Warning, "the entry has options, which the plugin does not read and OpenCode up to 1.3.2 fails with")
+		return c.add(EntryForm, Warning, "the entry has options, which the plugin does not read and OpenCode up to 1.3.2 fails with")
 	case !isURL && !hasFileScheme(e.Spec) && c.version != "" && c.before("1.14.41"):
-		c.addAt(e.Position, EntryForm, Error, "the entry is a path, from which OpenCode "+c.Version+" may load nothing")
+		return c.add(EntryForm, Error, "the entry is a path, from which OpenCode "+c.Version+" may load nothing")
 	case !isURL:
-		c.addAt(e.Position, EntryForm, Warning, "the entry means the plugin in another spelling than the URL that is loaded everywhere")
+		return c.add(EntryForm, Warning, "the entry means the plugin in another spelling than the URL that is loaded everywhere")
 	}
+	return nil
 }
 
 // standsAt reports whether path is our plugin.js through another name, such as a symbolic link.
@@ -322,7 +338,7 @@ func (c *checker) checkDisk() error {
 // those that are built in.
 func (c *checker) checkSwitches() {
 	const name = "OPENCODE_PURE"
-	value, set := c.getenv(name)
+	value, set := c.around.Getenv(name)
 	if !set {
 		return
 	}
@@ -333,14 +349,6 @@ func (c *checker) checkSwitches() {
 	default: // an empty one, too
 		c.add(PluginsDisabled, Error, name+" is neither a yes nor a no as OpenCode takes it: it may fail every request")
 	}
-}
-
-// absolute resolves an entry that is relative to the directory of its file.
-func absolute(spec, dir string) string {
-	if strings.HasPrefix(spec, "./") || strings.HasPrefix(spec, "../") {
-		return filepath.Join(dir, filepath.FromSlash(spec))
-	}
-	return spec
 }
 
 func hasFileScheme(spec string) bool {

@@ -104,6 +104,17 @@ func TestRun(t *testing.T) {
 		}
 		return `"file://` + name + `/mcp-reconnect"`
 	}
+	global := func(t *testing.T, o *Options, name, content string) string {
+		write(t, filepath.Join(o.Home, ".config/opencode", name), content)
+		return ""
+	}
+	another := func(t *testing.T) string {
+		installed, err := plugin.Install(t.TempDir(), plugin.DefaultPolicy())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return installed.Entry
+	}
 	for _, tt := range []struct {
 		name   string
 		change func(t *testing.T, o *Options)
@@ -171,7 +182,8 @@ func TestRun(t *testing.T) {
 		{"another place for configuration", func(t *testing.T, o *Options) {
 			write(t, filepath.Join(o.Dir, "xdg/opencode/config.json"), o.Content)
 			o.Environ = []string{"XDG_CONFIG_HOME=" + filepath.Join(o.Dir, "xdg")}
-		}, []string{"warning loaded-twice"}},
+			o.Content = strings.Replace(o.Content, `"]`, `/plugin.js"]`, 1)
+		}, []string{"error loaded-twice"}},
 		{"a variable's file, and relative", func(t *testing.T, o *Options) {
 			write(t, filepath.Join(o.Dir, "x.json"), `{"plugin":["../da ta%ü/mcp-reconnect/plugin.js"]}`)
 			o.Environ = []string{"OPENCODE_CONFIG=x.json"}
@@ -183,10 +195,53 @@ func TestRun(t *testing.T) {
 		{"another plugin that is loaded by itself", func(t *testing.T, o *Options) {
 			write(t, filepath.Join(o.Home, ".config/opencode/plugin/x.js"), "export default async () => ({})")
 		}, nil},
+		{"the same URL elsewhere", func(t *testing.T, o *Options) {
+			write(t, filepath.Join(o.Dir, "opencode.json"), o.Content)
+			write(t, filepath.Join(o.Home, ".config/opencode/opencode.jsonc"), o.Content)
+		}, nil},
 		{"listed elsewhere alone", func(t *testing.T, o *Options) {
 			write(t, filepath.Join(o.Dir, "opencode.json"), o.Content)
 			o.Content = `{"plugin":[]}`
+		}, nil},
+		{"listed elsewhere alone, which the text to check does not say", func(t *testing.T, o *Options) {
+			write(t, filepath.Join(o.Dir, "opencode.json"), o.Content)
+			o.Content, o.Source = `{"plugin":[]}`, "x.json"
 		}, []string{"error entry-missing"}},
+		{"no variable", func(t *testing.T, o *Options) { o.Content = global(t, o, "opencode.json", o.Content) }, nil},
+		{"no variable, and nothing in the files", func(t *testing.T, o *Options) { o.Content = global(t, o, "opencode.json", `{"plugin":["x"]}`) },
+			[]string{"error content-missing"}},
+		{"a blank variable stops OpenCode, whatever the files say", func(t *testing.T, o *Options) { o.Content = global(t, o, "opencode.json", o.Content) + " " },
+			[]string{"error content-missing"}},
+		{"no variable, twice in the files", func(t *testing.T, o *Options) {
+			write(t, filepath.Join(o.Dir, "opencode.json"), strings.Replace(o.Content, `"]`, `/plugin.js"]`, 1))
+			o.Content = global(t, o, "opencode.json", o.Content)
+		}, []string{"error loaded-twice"}},
+		{"no variable, and a path in the file", func(t *testing.T, o *Options) {
+			o.Content = global(t, o, "opencode.json", `{"plugin":["`+o.DataDir+`/mcp-reconnect"]}`)
+		}, []string{"warning entry-form"}},
+		{"a list in a file that counts more", func(t *testing.T, o *Options) {
+			o.Content = global(t, o, "opencode.json", o.Content) + global(t, o, "opencode.jsonc", `{"plugin":[]}`)
+		}, []string{"error content-missing", "error entry-missing"}},
+		{"a list in a file that counts less", func(t *testing.T, o *Options) {
+			o.Content = global(t, o, "opencode.jsonc", o.Content) + global(t, o, "opencode.json", `{"plugin":[]}`)
+		}, nil},
+		{"no list in a file that counts more", func(t *testing.T, o *Options) {
+			o.Content = global(t, o, "config.json", o.Content) + global(t, o, "opencode.json", `{"model":"x"}`)
+		}, nil},
+		{"another one where OpenCode does not look", func(t *testing.T, o *Options) {
+			global(t, o, "opencode.json", `{"plugin":["`+another(t)+`"]}`)
+			global(t, o, "opencode.jsonc", `{"plugin":[]}`)
+		}, nil},
+		{"another one in the variable", func(t *testing.T, o *Options) {
+			global(t, o, "opencode.json", o.Content)
+			o.Content = `{"plugin":["` + another(t) + `"]}`
+		}, []string{"error loaded-twice"}},
+		{"OpenCode 2's list in a file, in OpenCode 1", func(t *testing.T, o *Options) {
+			o.Content = global(t, o, "opencode.json", strings.Replace(o.Content, `"plugin"`, `"plugins"`, 1))
+		}, []string{"error content-missing"}},
+		{"OpenCode 2's list in a file", version("2.0.26", func(o *Options) {
+			o.Content = global(t, o, "opencode.json", strings.Replace(o.Content, `"plugin"`, `"plugins"`, 1))
+		}), []string{"warning opencode-2"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := well(t)
@@ -195,6 +250,37 @@ func TestRun(t *testing.T) {
 				t.Errorf("-want +got\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestAdviceNamesTheCommand that takes another mcp-reconnect out.
+func TestAdviceNamesTheCommand(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "it's")
+	installed, err := plugin.Install(data, plugin.DefaultPolicy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := `{"plugin":["` + installed.Entry + `"]}`
+	quoted := "'" + strings.Replace(data, "'", `'\''`, 1) + "'"
+	for _, tt := range []struct {
+		file string // below the root of the test
+		want string
+	}{
+		{"home/.config/opencode/opencode.json", "mcp-reconnect uninstall --data-dir " + quoted},
+		{"home/.opencode/opencode.json", "mcp-reconnect uninstall --data-dir " + quoted},
+		{"project/opencode.json", "/project/opencode.json --data-dir " + quoted},
+		{"", "mcp-reconnect env --unset --data-dir " + quoted},
+	} {
+		o := well(t)
+		if tt.file == "" {
+			o.Content = strings.Replace(o.Content, `"]}`, `","`+installed.Entry+`"]}`, 1)
+		} else {
+			write(t, filepath.Join(filepath.Dir(o.Home), tt.file), list)
+		}
+		report, err := Run(o)
+		if err != nil || len(report.Diagnostics) != 1 || !strings.HasSuffix(report.Diagnostics[0].Detail, tt.want) {
+			t.Errorf("%s: %+v, %v", tt.file, report.Diagnostics, err)
+		}
 	}
 }
 

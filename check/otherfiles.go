@@ -2,112 +2,59 @@ package check
 
 import (
 	"errors"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/mcp-reconnect/mcp-reconnect/configmerge"
+	"github.com/mcp-reconnect/mcp-reconnect/internal/configfile"
+	"github.com/mcp-reconnect/mcp-reconnect/internal/oneline"
 	"github.com/mcp-reconnect/mcp-reconnect/plugin"
 )
 
-// A place is a file or a directory of OpenCode's configuration. Its name is what
-// people are told: for what a variable names, the variable, whose value may be a
-// configuration by mistake.
-type place struct{ path, name string }
-
-func (p place) join(elements ...string) place {
-	rest := filepath.Join(elements...)
-	return place{filepath.Join(p.path, rest), filepath.Join(p.name, rest)}
+// readOtherFiles reads OpenCode's configuration files beside the variable.
+func (c *checker) readOtherFiles() {
+	c.others = configfile.List(c.around.Sources(), configmerge.Entry{URL: c.entryURL(), Means: c.location.Means})
+	for _, f := range c.others {
+		var syntax *configmerge.SyntaxError
+		switch {
+		case errors.As(f.Err, &syntax):
+			d := c.add(ConfigUnread, Info, "the file cannot be parsed: "+syntax.Msg)
+			d.Filename, d.Line, d.Column = f.Name, syntax.Line, syntax.Column
+		case f.Err != nil:
+			c.add(ConfigUnread, Info, "the file cannot be read: "+f.Err.Error()).Filename = f.Name
+		}
+	}
 }
 
-// places returns the configuration files that OpenCode 1.18.33 reads beside the
-// variable, and the directories from which it loads plugins by itself.
-func (c *checker) places() (files, dirs []place) {
-	config, _ := c.getenv("XDG_CONFIG_HOME")
-	if config == "" {
-		config = filepath.Join(c.Home, ".config") // on every system
-	}
-	global := place{filepath.Join(config, "opencode"), filepath.Join(config, "opencode")}
-	files = append(files, global.join("config.json"), global.join("opencode.json"), global.join("opencode.jsonc"))
-	dirs = append(dirs, global)
-	if file, _ := c.getenv("OPENCODE_CONFIG"); file != "" {
-		files = append(files, place{c.resolve(file), "$OPENCODE_CONFIG"})
-	}
-
-	// What has plugins of its own and configuration files; the global one had its turn.
-	var own []place
-	if value, _ := c.getenv("OPENCODE_DISABLE_PROJECT_CONFIG"); value != "1" && !strings.EqualFold(value, "true") {
-		for _, dir := range upwards(c.Dir) {
-			project := place{dir, dir}
-			files = append(files, project.join("opencode.json"), project.join("opencode.jsonc"))
-			own = append(own, project.join(".opencode"))
+// namedInFiles returns the files by which OpenCode loads the plugin.
+func (c *checker) namedInFiles() (paths []string) {
+	for _, f := range c.others {
+		for _, entry := range f.Listing.Entries {
+			if _, hidden := f.HiddenBy(c.others, entry.Version2); entry.Ours && !hidden && !(entry.Version2 && c.is1()) {
+				paths = append(paths, f.Name)
+				break
+			}
 		}
 	}
-	if home := (place{c.Home, c.Home}).join(".opencode"); c.Home != "" && !contains(own, home.path) {
-		own = append(own, home)
-	}
-	if value, _ := c.getenv("OPENCODE_CONFIG_DIR"); value != "" {
-		if dir := c.resolve(value); dir != global.path && !contains(own, dir) {
-			own = append(own, place{dir, "$OPENCODE_CONFIG_DIR"})
-		}
-	}
-	for _, dir := range own {
-		files = append(files, dir.join("opencode.json"), dir.join("opencode.jsonc"))
-	}
-	return files, append(dirs, own...)
-}
-
-// resolve makes a path absolute that OpenCode takes from where it is started.
-func (c *checker) resolve(path string) string {
-	if filepath.IsAbs(path) {
-		return filepath.Clean(path)
-	}
-	return filepath.Join(c.Dir, path)
-}
-
-func contains(places []place, path string) bool {
-	for _, p := range places {
-		if p.path == path {
-			return true
-		}
-	}
-	return false
-}
-
-// upwards returns dir and the directories above it, up to the first that a Git work tree starts in.
-func upwards(dir string) []string {
-	var dirs []string
-	for dir != "" {
-		dirs = append(dirs, dir)
-		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
-			break
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			break
-		}
-		dir = parent
-	}
-	return dirs
+	return paths
 }
 
 // checkOtherFiles looks for the plugin in the rest of OpenCode's configuration. It
 // is loaded twice from there only if it is in our list as well.
 func (c *checker) checkOtherFiles(listed bool) {
-	files, dirs := c.places()
-	for _, file := range files {
+	for _, file := range c.others {
 		c.checkOtherFile(file, listed)
 	}
-	for _, dir := range dirs {
+	for _, dir := range c.around.PluginDirs() {
 		for _, pattern := range []string{"plugin/*.js", "plugin/*.ts", "plugins/*.js", "plugins/*.ts"} {
-			names, _ := filepath.Glob(escapeGlob(dir.path) + string(filepath.Separator) + filepath.FromSlash(pattern))
+			names, _ := filepath.Glob(escapeGlob(dir.Path) + string(filepath.Separator) + filepath.FromSlash(pattern))
 			for _, name := range names {
 				if _, ok := plugin.Recognize(name); ok && listed {
-					rest, _ := filepath.Rel(dir.path, name)
-					c.add(LoadedTwice, Error, "OpenCode loads this mcp-reconnect by itself").Filename = dir.join(rest).name
+					rest, _ := filepath.Rel(dir.Path, name)
+					c.add(LoadedTwice, Error, "OpenCode loads this mcp-reconnect by itself").Filename = dir.Join(rest).Name
 				}
 			}
 		}
@@ -126,7 +73,7 @@ func (c *checker) managedDir() string {
 	case "darwin":
 		return "/Library/Application Support/opencode"
 	case "windows":
-		if data, _ := c.getenv("ProgramData"); data != "" {
+		if data, _ := c.around.Getenv("ProgramData"); data != "" {
 			return filepath.Join(data, "opencode")
 		}
 		return `C:\ProgramData\opencode`
@@ -134,53 +81,53 @@ func (c *checker) managedDir() string {
 	return "/etc/opencode"
 }
 
-func (c *checker) checkOtherFile(file place, listed bool) {
-	unread := func(summary string) *Diagnostic {
-		d := c.add(ConfigUnread, Info, summary)
-		d.Filename = file.name
-		return d
-	}
-	content, err := readRegular(file.path)
-	var named *fs.PathError
-	switch {
-	case errors.Is(err, fs.ErrNotExist), err == nil && content == "":
-		return
-	case errors.As(err, &named):
-		unread("the file cannot be read: " + named.Err.Error())
-		return
-	case err != nil:
-		unread("the file cannot be read: " + err.Error())
-		return
-	}
-	dir := filepath.Dir(file.path)
-	means := func(spec string) bool { return c.location.Means(absolute(spec, dir)) }
-	l, err := configmerge.List(content, configmerge.Entry{URL: c.entryURL(), Means: means})
-	var syntax *configmerge.SyntaxError
-	if errors.As(err, &syntax) {
-		d := unread("the file cannot be parsed: " + syntax.Msg)
-		d.Line, d.Column = syntax.Line, syntax.Column
-	}
-	if err != nil || !listed {
-		return
-	}
-	for _, entry := range l.Entries {
+// checkOtherFile looks for entries by which the plugin is loaded once more, or not at all.
+func (c *checker) checkOtherFile(file configfile.Listed, listed bool) {
+	for _, entry := range file.Listing.Entries {
 		if entry.Version2 && c.is1() {
 			continue
 		}
-		severity, summary := Error, "the plugin is named here as well, in another spelling"
-		switch _, recognized := plugin.Recognize(absolute(entry.Spec, dir)); {
-		case entry.Spec == c.location.Entry:
-			// OpenCode loads one URL from two places once.
-			severity, summary = Warning, "the plugin is named here as well"
+		path, recognized := plugin.Recognize(file.Resolve(entry.Spec))
+		other, hidden := file.HiddenBy(c.others, entry.Version2)
+		var d *Diagnostic
+		switch {
+		case hidden && entry.Ours && !listed:
+			d = c.add(EntryMissing, Error, "the plugin is named here, where OpenCode does not look: it reads the list in "+other.Name+" alone")
+			d.Detail = "run mcp-reconnect install, which puts it there"
+		case hidden || !listed:
+			continue
+		case entry.Ours && len(c.specs) == 0:
+			c.specs = []string{entry.Spec}
+			if d = c.checkForm(entry); d == nil {
+				continue
+			}
+		case entry.Ours && slices.Contains(c.specs, entry.Spec):
+			continue // OpenCode loads one URL from two places once
 		case entry.Ours:
+			d = c.add(LoadedTwice, Error, "the plugin is named here as well, in another spelling")
+			d.Detail = "run mcp-reconnect install, which leaves one of them, or take this one out"
 		case recognized:
-			summary = "a second mcp-reconnect is named here, from another data directory"
+			d = c.add(LoadedTwice, Error, "a second mcp-reconnect is named here, from another data directory")
+			d.Detail = c.takesOut(path, file)
 		default:
 			continue
 		}
-		d := c.add(LoadedTwice, severity, summary)
-		d.Filename, d.Line, d.Column = file.name, entry.Line, entry.Column
+		d.Filename, d.Line, d.Column = file.Name, entry.Line, entry.Column
 	}
+}
+
+// takesOut returns the advice how to take out an entry of another data directory's mcp-reconnect.
+func (c *checker) takesOut(path string, f configfile.Listed) string {
+	data, ok := plugin.DataDirOf(path)
+	switch {
+	case !ok:
+		return advice[LoadedTwice]
+	case f.Path == "":
+		return "take it out: mcp-reconnect env --unset --data-dir " + oneline.Word(data)
+	case f.Scope == configfile.Project:
+		return "take it out: mcp-reconnect uninstall --config " + oneline.Word(f.Path) + " --data-dir " + oneline.Word(data)
+	}
+	return "take it out: mcp-reconnect uninstall --data-dir " + oneline.Word(data)
 }
 
 // entryURL is our URL, or one that nothing else has where there is none.
@@ -189,28 +136,6 @@ func (c *checker) entryURL() string {
 		return "file:///"
 	}
 	return c.location.Entry
-}
-
-// readRegular reads a file, unless reading it could take for ever.
-func readRegular(path string) (string, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return "", err
-	}
-	if !info.Mode().IsRegular() {
-		return "", errors.New("it is not a regular file")
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	const limit = 16 << 20
-	content, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && len(content) > limit {
-		err = errors.New("it is too large")
-	}
-	return string(content), err
 }
 
 // escapeGlob makes a path match itself alone.

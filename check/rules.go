@@ -36,7 +36,10 @@ const (
 	LiveRefused         = "live-refused"
 )
 
-const runEnv = "run mcp-reconnect env, with the same flags, and evaluate what it prints"
+const (
+	runEnv     = "run mcp-reconnect env, with the same flags, and evaluate what it prints"
+	runInstall = ", or run mcp-reconnect install, for every OpenCode of yours"
+)
 
 // advice says for each rule what to do.
 var advice = map[string]string{
@@ -52,7 +55,7 @@ var advice = map[string]string{
 	EntryForm:           "run mcp-reconnect env, which writes it as a URL",
 	LoadedTwice:         "take that one out: OpenCode would load the plugin twice",
 	DataDir:             "choose another directory by --data-dir",
-	NotInstalled:        runEnv,
+	NotInstalled:        runEnv + runInstall,
 	ForeignFile:         "move it away and run mcp-reconnect env, or choose another directory by --data-dir",
 	Symlink:             "run mcp-reconnect env, which puts its own in the link's place",
 	FileDiffers:         "run mcp-reconnect env, with the same flags, and restart OpenCode; or give check the policy's flags",

@@ -16,6 +16,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/mcp-reconnect/mcp-reconnect/check"
+	"github.com/mcp-reconnect/mcp-reconnect/configmerge"
+	"github.com/mcp-reconnect/mcp-reconnect/internal/configfile"
 	"github.com/mcp-reconnect/mcp-reconnect/internal/hostversion"
 	"github.com/mcp-reconnect/mcp-reconnect/internal/oneline"
 	"github.com/mcp-reconnect/mcp-reconnect/plugin"
@@ -109,10 +111,7 @@ func (f checkFlags) options(s System) (checkOptions, error) {
 	if o.Dir, err = os.Getwd(); err != nil {
 		return o, fmt.Errorf("finding the working directory: %w", err)
 	}
-	o.Home = s.getenv("HOME")
-	if home := s.getenv("USERPROFILE"); o.Home == "" && home != "" { // Windows
-		o.Home = home
-	}
+	o.Home = s.home()
 	if o.asked = openCode.ok(); !o.asked {
 		openCode.value = "opencode"
 	}
@@ -149,7 +148,14 @@ func runCheck(o checkOptions, s System) error {
 		return cannotCheck(err)
 	}
 	if o.live && report.Count(check.Error) == 0 { // it could but repeat them, and take a minute
-		found, err := check.Live(ctx, o.openCode, o.Options)
+		live := o.Options
+		if !report.Listed { // a file names it, which is not there in that home
+			live.Content, err = configmerge.Merge(live.Content, configmerge.Entry{URL: report.Location.Entry})
+			if err != nil {
+				return cannotCheck(err)
+			}
+		}
+		found, err := check.Live(ctx, o.openCode, live)
 		if err != nil {
 			return cannotCheck(err)
 		}
@@ -203,8 +209,15 @@ func checkSummary(o checkOptions, r check.Report) string {
 	if o.Version != "" {
 		openCode = " for OpenCode " + o.Version
 	}
-	return fmt.Sprintf("ok (%s): %s names the plugin in %s, which is mcp-reconnect %s with this policy%s\n",
-		counts, oneline.Text(o.Source), oneline.Text(r.Location.Dir), plugin.Version, openCode)
+	named := oneline.Text(o.Source) + " names the plugin in " + oneline.Text(r.Location.Dir)
+	if !r.Listed {
+		var files []string
+		for _, file := range r.Files {
+			files = append(files, oneline.Text(configfile.Surrounding{Home: o.Home}.Short(file)))
+		}
+		named = "named in " + strings.Join(files, ", ")
+	}
+	return fmt.Sprintf("ok (%s): %s, which is mcp-reconnect %s with this policy%s\n", counts, named, plugin.Version, openCode)
 }
 
 func plural(n int, what string) string {

@@ -63,6 +63,14 @@ func (s System) getenv(name string) string {
 	return ""
 }
 
+// home returns the person's home directory, or "".
+func (s System) home() string {
+	if home := s.getenv("HOME"); home != "" {
+		return home
+	}
+	return s.getenv("USERPROFILE") // Windows
+}
+
 // sameVariable reports whether two names are of one variable on this system.
 func sameVariable(a, b string) bool {
 	return a == b || runtime.GOOS == "windows" && strings.EqualFold(a, b)

@@ -77,6 +77,13 @@ func (l Location) Means(entry string) bool {
 	return name == l.pathname || name == l.pathname+"/"+pluginName || name == l.pathname+"/"+serverName
 }
 
+// DataDirOf returns the data directory of a script that Recognize found, unless it stands
+// somewhere else than mcp-reconnect puts it.
+func DataDirOf(script string) (dataDir string, ok bool) {
+	dir := filepath.Dir(script)
+	return filepath.Dir(dir), filepath.Base(dir) == dirName
+}
+
 // Render returns plugin.js, which is for OpenCode 1, for a policy. The same policy
 // gives the same bytes.
 func Render(p Policy) ([]byte, error) { return first(render(p, template.OpenCode1)) }

@@ -1,10 +1,11 @@
 // Package atomicfile replaces files so that a reader sees the old bytes or the
-// new ones, never a part, and never another mode than 0600. It does not create
-// directories, and it follows no symbolic link.
+// new ones, never a part, and never another mode than 0600, or than that of the
+// file that stood there. It does not create directories, and it follows no symbolic link.
 package atomicfile
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -17,17 +18,34 @@ type Pending struct{ tmp, path string }
 // Prepare writes content to a temporary name in path's directory and syncs it.
 // What can fail for want of space or permission fails here.
 func Prepare(path string, content []byte) (*Pending, error) {
-	return prepare(path, content, (*os.File).Sync)
+	return prepare(path, content, private, (*os.File).Sync)
 }
 
-func prepare(path string, content []byte, sync func(*os.File) error) (*Pending, error) {
+// PrepareLike is Prepare with the mode of the file that stood there, and with its owner.
+// The group that cannot be kept loses its access. Without info it is Prepare.
+func PrepareLike(path string, content []byte, info fs.FileInfo) (*Pending, error) {
+	if info == nil {
+		return Prepare(path, content)
+	}
+	return prepare(path, content, func(f *os.File) error {
+		mode, err := keepOwner(f, info)
+		if err != nil {
+			return err
+		}
+		return f.Chmod(mode)
+	}, (*os.File).Sync)
+}
+
+func private(f *os.File) error { return f.Chmod(0o600) }
+
+func prepare(path string, content []byte, protect, sync func(*os.File) error) (*Pending, error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
 	if err != nil {
 		return nil, err
 	}
 	_, writeErr := f.Write(content)
 	// The mode is set on the open file: os.CreateTemp is subject to the umask.
-	if err := errors.Join(writeErr, f.Chmod(0o600), sync(f), f.Close()); err != nil {
+	if err := errors.Join(writeErr, protect(f), sync(f), f.Close()); err != nil {
 		os.Remove(f.Name())
 		return nil, err
 	}
@@ -60,7 +78,7 @@ func (p *Pending) Discard() {
 
 // WriteUnsynced is Write for what nobody wants to read after a power failure.
 func WriteUnsynced(path string, content []byte) error {
-	p, err := prepare(path, content, func(*os.File) error { return nil })
+	p, err := prepare(path, content, private, func(*os.File) error { return nil })
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@
 package oneline
 
 import (
+	"runtime"
 	"strconv"
 	"strings"
 )
@@ -15,4 +16,17 @@ func Text(text string) string {
 	}
 	quoted := strconv.Quote(text)
 	return quoted[1 : len(quoted)-1]
+}
+
+// Word writes a text as one word of a command that people copy: in the quotes of POSIX
+// shells, fish and PowerShell where it needs some.
+func Word(text string) string {
+	plain := "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=+:@%,~"
+	if runtime.GOOS == "windows" {
+		plain += `\`
+	}
+	if text != "" && text[0] != '~' && strings.Trim(text, plain) == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

@@ -118,6 +118,8 @@ func subcommands(s System, child []string) []subcommand {
 	return []subcommand{
 		{Command: envCommand(s)},
 		{Command: runCommand(s, child)},
+		{Command: installCommand(s)},
+		{Command: uninstallCommand(s)},
 		{Command: checkCommand(s)},
 		{Command: renderCommand(s)},
 		{Command: statusCommand(s)},
@@ -147,6 +149,7 @@ func Main(args []string, s System) int {
 		Description: "Run it just before OpenCode: it installs a plugin and adds it to the configuration in\n" +
 			contentVariable + ". In a shell:  eval $(mcp-reconnect env)\n" +
 			"Or start OpenCode through it:         mcp-reconnect run -- opencode\n" +
+			"For every OpenCode of yours, once:    mcp-reconnect install\n" +
 			"For one that you do not start:        mcp-reconnect watch --url http://HOST:PORT\n\n" +
 			"It is for OpenCode 1, from 1.0.142 on; support of OpenCode 2 is experimental.\n\n" +
 			"Every flag of a command may also be given as a variable, MCP_RECONNECT_<FLAG>, such as\n" +

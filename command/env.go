@@ -131,6 +131,7 @@ func runEnv(o envOptions, s System) error {
 		return err
 	}
 	o.hintPlugins(merged, s)
+	o.hintOthers(merged, s)
 	if !o.unset {
 		s.hintVersion2(o.openCode)
 	}

@@ -72,6 +72,10 @@ func newDataDirFlag(usage string) *flagText {
 	return &flagText{name: "data-dir", value: "DIR", usage: usage, initial: "the platform's data directory"}
 }
 
+func newEntryFlag() *flagText {
+	return &flagText{name: "entry", value: "KIND", usage: "list the plugin as a directory or as a file", choices: []string{"dir", "file"}, initial: "dir"}
+}
+
 // targetFlags are the flags of what env and run work on.
 type targetFlags struct {
 	dataDir, content, file, entry, unset, openCode *flagText
@@ -83,7 +87,7 @@ func newTargetFlags() targetFlags {
 		dataDir:  newDataDirFlag("keep the plugin in DIR/mcp-reconnect"),
 		content:  &flagText{name: "config-content", value: "TEXT", usage: "merge into TEXT", initial: "$" + contentVariable},
 		file:     &flagText{name: "config-file", value: "FILE", usage: "merge into the content of FILE; - is standard input"},
-		entry:    &flagText{name: "entry", value: "KIND", usage: "list the plugin as a directory or as a file", choices: []string{"dir", "file"}, initial: "dir"},
+		entry:    newEntryFlag(),
 		unset:    &flagText{name: "unset", usage: "take the plugin out of the configuration again"},
 		openCode: &flagText{name: "opencode", value: "FILE", usage: "ask this program for its version, for a hint about OpenCode 2 (experimental)", initial: "no program"},
 		policy:   newPolicyFlags(),

@@ -71,6 +71,7 @@ func runChild(t target, child []string, s System) error {
 		return err
 	}
 	t.hintPlugins(merged, s)
+	t.hintOthers(merged, s)
 	if !t.unset {
 		s.hintVersion2(asksForVersion(t.openCode, child))
 	}

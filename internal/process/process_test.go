@@ -3,6 +3,9 @@ package process
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,5 +46,42 @@ func TestFind(t *testing.T) {
 	cmd.Wait()
 	if _, alive := Find(pid); alive {
 		t.Error("it is gone, and yet running")
+	}
+}
+
+// TestNamed counts a program by its name, and not what it started.
+func TestNamed(t *testing.T) {
+	if _, known := Named("sleep"); !known {
+		testenv.Skip(t, "this system does not list processes")
+	}
+	sleep, err := os.ReadFile(testenv.Program(t, "sleep"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "a (named) program")
+	if err := os.WriteFile(name, sleep, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(name, "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	if pids, _ := Named("x", "a (named) program"); !slices.Equal(pids, []int{cmd.Process.Pid}) {
+		t.Errorf("%v, want %d", pids, cmd.Process.Pid)
+	}
+	if pids, _ := Named("named"); len(pids) > 0 {
+		t.Errorf("%v has a part of the name", pids)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := strings.TrimSuffix(filepath.Base(self), ".exe")
+	if pids, _ := Named(base, "a (named) program"); slices.Contains(pids, cmd.Process.Pid) || !slices.Contains(pids, os.Getpid()) {
+		t.Errorf("%v: the child counts, or this does not", pids)
 	}
 }

@@ -77,6 +77,11 @@ func TestVersions(t *testing.T) {
 					}
 					steered(t, a, url)
 				}},
+				{"installed", func(t *testing.T, _ *app) {
+					s := persistent(tt.version)
+					s.installs = true
+					late(t, launch(t, s))
+				}},
 				{"terminal", func(t *testing.T, _ *app) { terminalUI(t, tt.version) }},
 			}
 			if !tt.silent {

@@ -31,6 +31,7 @@ type setup struct {
 	version  string   // empty: the one that the tests use
 	policy   []string // variables of mcp-reconnect, such as MCP_RECONNECT_MAX_DELAY=1s
 	password string   // OPENCODE_SERVER_PASSWORD
+	installs bool     // by `mcp-reconnect install`: OpenCode is started without the variable
 }
 
 // An app is a real OpenCode, which the plugin was put into by evaluating what
@@ -98,6 +99,9 @@ func launch(t testing.TB, s setup) *app {
 		Environ:   a.environ,
 		Password:  s.password,
 	}
+	if s.installs {
+		a.installs(t, s.version)
+	}
 	var err error
 	if a.server, err = opencode.Start(ctx, a.options); err != nil {
 		t.Fatal(err)
@@ -115,13 +119,18 @@ func launch(t testing.TB, s setup) *app {
 			early = true
 		default:
 		}
-		a.server.Stop()
-		<-a.server.Ended()
+		a.stop()
 		if t.Failed() {
 			t.Logf("what OpenCode printed (it ended before the test did: %t):\n%s", early, a.server.Log())
 		}
 	})
 	return a
+}
+
+// stop ends OpenCode and everything it started.
+func (a *app) stop() {
+	a.server.Stop()
+	<-a.server.Ended()
 }
 
 // content is what a user of the model has in OPENCODE_CONFIG_CONTENT.

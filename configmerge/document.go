@@ -248,7 +248,11 @@ func (d *document) commentsOnLine(offset int) (end int, line bool) {
 
 // beginsLine reports whether no other token is before an offset on its line.
 func (d *document) beginsLine(offset int) bool {
-	return !slices.ContainsFunc(d.mask[d.lineStart(offset):offset], func(c byte) bool { return c > ' ' })
+	start := offset
+	for start > 0 && d.mask[start-1] <= ' ' && d.text[start-1] != '\n' && d.text[start-1] != '\r' {
+		start--
+	}
+	return start == 0 || d.mask[start-1] <= ' '
 }
 
 // lineStart returns where the line of an offset begins.
@@ -264,15 +268,15 @@ func (d *document) indent(offset int) string {
 
 // unit returns by how much a level is indented: the members of the top level say so, or the comments.
 func (d *document) unit() string {
-	lines := d.object().items
-	for _, c := range d.comments {
-		if d.start < c.start && c.end < d.end {
-			lines = append(lines, c)
+	for _, m := range d.top.Members {
+		if d.beginsLine(m.Name.StartOffset) {
+			return strings.TrimPrefix(d.indent(m.Name.StartOffset), d.indent(d.start))
 		}
 	}
-	for _, l := range lines {
-		if d.beginsLine(l.start) {
-			return strings.TrimPrefix(d.indent(l.start), d.indent(d.start))
+	for _, c := range d.comments {
+		before := strings.TrimRight(d.text[:c.start], " \t")
+		if d.start < c.start && c.end < d.end && (strings.HasSuffix(before, "\n") || strings.HasSuffix(before, "\r")) {
+			return strings.TrimPrefix(d.indent(c.start), d.indent(d.start))
 		}
 	}
 	return "  "

@@ -1,7 +1,6 @@
 package configmerge
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/tailscale/hujson"
@@ -49,11 +48,18 @@ func InsertBlank(e Entry) (string, error) {
 //
 // An error is one that Merge would return.
 func Delete(content string, e Entry) (text string, whole bool, err error) {
-	l, err := List(content, e)
+	if _, err := load(content, e); err != nil {
+		return "", false, err
+	}
+	mark, text := cutMark(content)
+	if strings.TrimSpace(text) == "" {
+		return content, false, nil
+	}
+	d, err := parse(text)
 	if err != nil {
 		return "", false, err
 	}
-	if !slices.ContainsFunc(l.Entries, func(entry ListEntry) bool { return entry.Ours }) {
+	if len(d.plugins(e, false).ours)+len(d.plugins(e, true).ours) == 0 {
 		return content, false, nil
 	}
 	// What is there more than once, or in the wrong list, is put right first: then one entry is to be taken out.
@@ -64,9 +70,8 @@ func Delete(content string, e Entry) (text string, whole bool, err error) {
 	if err != nil {
 		return "", false, err
 	}
-	mark, text := cutMark(content)
-	d, err := parse(text)
-	if err != nil {
+	_, text = cutMark(content)
+	if d, err = parse(text); err != nil {
 		return "", false, err
 	}
 	list := d.plugins(e, c.version2())
@@ -80,7 +85,7 @@ func Delete(content string, e Entry) (text string, whole bool, err error) {
 			return "", true, nil
 		}
 	}
-	if object := d.object(); len(list.items) == 1 && !list.marked && list.name == "plugin" && c.removable() && !d.commented(object.items[list.member]) {
+	if object := d.object(); len(list.items) == 1 && !list.marked && c.removable() && !d.commented(object.items[list.member]) {
 		return mark + d.without(object, list.member), false, nil
 	}
 	return mark + d.without(list.container, list.ours[0]), false, nil
@@ -132,39 +137,35 @@ func newFile(entry, newline string) string {
 // plugins is a plugin list of the document, with our entries in it.
 type plugins struct {
 	container
-	name    string
 	member  int // which one of the top level it is; -1 if there is none
 	ours    []int
 	marked  bool // one of ours is (see [Entry])
-	spelled bool // the first of ours is the URL, without options
+	spelled bool // the last of ours is the URL, without options
 }
 
 // plugins looks for our entries in "plugin", or in "plugins" for OpenCode 2.
 func (d *document) plugins(e Entry, version2 bool) plugins {
-	l := plugins{name: "plugin"}
+	name := "plugin"
 	if version2 {
-		l.name = "plugins"
+		name = "plugins"
 	}
-	if l.member = d.member(l.name); l.member < 0 {
+	l := plugins{member: d.member(name)}
+	if l.member < 0 {
 		return l
 	}
 	m := d.top.Members[l.member]
 	elements, ok := m.Value.Value.(*hujson.Array)
 	if !ok { // "plugins" may be anything
-		l.member = -1
-		return l
+		return plugins{member: -1}
 	}
 	l.container = d.list(m)
 	for i, element := range elements.Elements {
 		text, options := spec(element, version2)
-		if text == nil || !e.means(text.String()) {
-			continue
-		}
-		if len(l.ours) == 0 {
+		if text != nil && e.means(text.String()) {
+			l.ours = append(l.ours, i)
+			l.marked = l.marked || isMarked(string(text))
 			l.spelled = !options && text.String() == e.URL
 		}
-		l.ours = append(l.ours, i)
-		l.marked = l.marked || isMarked(string(text))
 	}
 	return l
 }

@@ -34,6 +34,7 @@ var inserts = []struct{ name, content, want string }{
 	{"behind the last one's comment, trailing comma", "{\n  \"plugin\": [\n    \"a\", // first\n    \"b\", // second, \"c\"]\n  ],\n}", "{\n  \"plugin\": [\n    \"a\", // first\n    \"b\", // second, \"c\"]\n    OURS,\n  ],\n}"},
 	{"behind a block comment", "{\n  \"plugin\": [\n    \"b\" /* second,\n    and more */\n  ]\n}", "{\n  \"plugin\": [\n    \"b\" /* second,\n    and more */,\n    OURS\n  ]\n}"},
 	{"behind two comments", "{\n  \"plugin\": [\n    \"b\" /* x */ // y\n  ]\n}", "{\n  \"plugin\": [\n    \"b\", /* x */ // y\n    OURS\n  ]\n}"},
+	{"comments without blanks", "{\"plugin\": [\n  \"a\"/* x *//* y */// z\n]}", "{\"plugin\": [\n  \"a\",/* x *//* y */// z\n  OURS\n]}"},
 	{"before plugins that are commented out", "{\n  \"plugin\": [\n    // \"x\",\n    \"a\",\n    // \"y\",\n  ]\n}", "{\n  \"plugin\": [\n    // \"x\",\n    \"a\",\n    OURS,\n    // \"y\",\n  ]\n}"},
 	{"one line that ends in a comment", "{\n  \"plugin\": [\"a\", \"b\" // both\n  ]\n}", "{\n  \"plugin\": [\"a\", \"b\", // both\n    OURS\n  ]\n}"},
 	{"the comma on the next line", "{\n  \"plugin\": [\n    \"a\"\n  , \"b\"\n  ]\n}", "{\n  \"plugin\": [\n    \"a\"\n  , \"b\", OURS\n  ]\n}"},
@@ -233,7 +234,7 @@ func TestFileOfOurs(t *testing.T) {
 			t.Errorf("%q becomes %q, the whole file: %v", content, got, gotWhole)
 		}
 	}
-	for _, content := range []string{"\ufeff" + made, made + "\n", " " + made, made + "// c", strings.Replace(made, "\n  ", "\n\t", 1), strings.Replace(made, "  ", "  \"a\": 1,", 1)} {
+	for _, content := range []string{"\ufeff" + made, made + "\n", " " + made, made + "// c", blank + "// c", strings.Replace(made, "\n  ", "\n\t", 1), strings.Replace(made, "  ", "  \"a\": 1,", 1)} {
 		if got, whole := mustDelete(t, content); got == "" || whole {
 			t.Errorf("%q becomes %q, the whole file: %v", content, got, whole)
 		}

@@ -1,5 +1,6 @@
 // Package configmerge puts a plugin into the configuration text that OpenCode reads, and takes it out again.
-// It reads JSONC as OpenCode does and writes strict JSON on one line; all that is not ours stays as it was.
+// It reads JSONC as OpenCode does. Of a variable's text it makes strict JSON on one line; in a file's text no byte changes
+// that is not ours.
 // It never resolves {env:…} or {file:…} tokens, reads no file or variable, and never quotes content in an error.
 package configmerge
 

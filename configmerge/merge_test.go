@@ -3,6 +3,7 @@ package configmerge
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -260,6 +261,16 @@ func TestLarge(t *testing.T) {
 			}
 			if back, err := Remove(got, entry); err != nil || strings.Contains(back, ours) {
 				t.Errorf("Remove: %v", err)
+			}
+			if name == "entries of ours" {
+				return // a file that holds so many is nobody's
+			}
+			file, fileErr := Insert(content, entry)
+			if fmt.Sprint(fileErr) != fmt.Sprint(err) {
+				t.Errorf("Insert: %v, want %v", fileErr, err)
+			}
+			if back, _, err := Delete(file, entry); err != nil || fileErr == nil && back != content {
+				t.Errorf("Delete: %v", err)
 			}
 		})
 	}

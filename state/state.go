@@ -68,7 +68,8 @@ type Server struct {
 
 // Instances are what was found, in the order of their processes, URLs and directories.
 type Instances struct {
-	List []Instance
+	List    []Instance
+	Watches []Watch // whether or not they have directories, in the order of their processes and URLs
 	// Newer and Elsewhere count the files that were left alone: of a newer version, and of
 	// another machine or container that shares the directory.
 	Newer, Elsewhere int

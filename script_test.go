@@ -76,7 +76,7 @@ func saveState(dataDir, differences string) error {
 	}
 	self, _ := process.Find(os.Getpid())
 	state := map[string]any{"format": 1, "version": "0.1.0", "pid": os.Getpid(), "host": host, "space": process.Space(), "began": self.Began, "url": nil,
-		"started": true, "paused": false, "retriedAt": 0, "servers": []any{}}
+		"started": true, "paused": false, "known": true, "retriedAt": 0, "servers": []any{}}
 	if err := json.Unmarshal([]byte(differences), &state); err != nil {
 		return err
 	}

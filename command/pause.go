@@ -56,7 +56,10 @@ func runPause(dir string, paused bool, s System) error {
 		return err
 	}
 	for _, i := range others {
-		fmt.Fprintf(s.Stderr, "mcp-reconnect: OpenCode %d has not answered yet for %s\n", i.Pid, oneline.Text(i.Directory))
+		fmt.Fprintf(s.Stderr, "mcp-reconnect: OpenCode %s has not answered yet for %s\n", processOf(i), oneline.Text(i.Directory))
+	}
+	if len(others) > 0 {
+		return &exitError{status: 1}
 	}
 	return nil
 }

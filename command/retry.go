@@ -3,8 +3,10 @@ package command
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -14,21 +16,18 @@ import (
 	"github.com/mcp-reconnect/mcp-reconnect/state"
 )
 
-// answerInterval is how often answers of plugins are looked for.
-const answerInterval = 50 * time.Millisecond
-
 func retryCommand(s System) subcommand {
 	flags := retryFlags{
 		all:       &flagText{name: "all", usage: "try every failed server, as without names"},
 		force:     &flagText{name: "force", usage: "restart the named servers that are connected, too"},
-		directory: &flagText{name: "directory", value: "DIR", usage: "only in this project directory"},
+		directory: &flagText{name: "directory", value: "DIR", usage: "in this project directory alone, whether it is in use or only open"},
 		wait:      &flagText{name: "wait", value: "DURATION", usage: "wait so long for what becomes of it; 0s to 1h", initial: "10s"},
 		dataDir:   newInstalledFlag(),
 	}
 	return subcommand{
 		Command: &cli.Command{
 			Name:      "retry",
-			Usage:     "forget back-off and try failed servers now, in every running OpenCode",
+			Usage:     "forget back-off and try failed servers now, in every directory in use and in this one",
 			UsageText: "mcp-reconnect retry [SERVER…] [flags]",
 			Flags:     flagsOf([]*flagText{flags.all, flags.force, flags.directory, flags.wait, flags.dataDir}),
 			Action: func(c *cli.Context) error {
@@ -50,11 +49,14 @@ type retryOptions struct {
 	servers   []string // none means all
 	force     bool     // restart those that are connected, too
 	directory string   // "" means all
+	here      string   // the working directory, or "" if there is none
 	wait      time.Duration
+	patient   bool // wait is the default: where servers are started first, it takes longer
 }
 
 func (f retryFlags) options(names []string, s System) (retryOptions, error) {
-	o := retryOptions{servers: names, wait: 10 * time.Second}
+	o := retryOptions{servers: names, wait: 10 * time.Second, patient: true}
+	o.here, _ = os.Getwd()
 	all, err := f.all.on(s)
 	switch {
 	case err != nil:
@@ -86,6 +88,7 @@ func (f retryFlags) options(names []string, s System) (retryOptions, error) {
 		}
 	}
 	if wait := f.wait.setting(s); wait.ok() {
+		o.patient = false
 		if o.wait, err = time.ParseDuration(wait.value); err != nil {
 			return o, wait.problem("%q is not a duration such as 500ms or 30s (0s to 1h)", wait.value)
 		}
@@ -108,35 +111,18 @@ func runRetry(o retryOptions, s System) error {
 	if control.Paused {
 		return &hintedError{errors.New("reconnecting is paused"), "mcp-reconnect resume"}
 	}
-	before, err := o.instances()
+	found, err := state.Read(o.location.StateDir)
 	if err != nil {
 		return err
 	}
-	for _, name := range o.servers {
-		if !slices.ContainsFunc(before, func(i state.Instance) bool { return serverOf(i, name) != nil }) {
-			return &hintedError{fmt.Errorf("no directory in use has a server %q", oneline.Text(name)), "mcp-reconnect status lists them, and which directories are in use"}
-		}
+	c := o.concerned(found)
+	if len(c.instances) == 0 && !c.appears {
+		return o.nowhere(c, s)
 	}
-	if len(before) == 0 && o.directory != "" {
-		return &hintedError{fmt.Errorf("%s is not in use in any running OpenCode", oneline.Text(o.directory)), "mcp-reconnect status lists those that are"}
+	if unknown := o.unknown(c.instances); unknown != "" {
+		return unknownServer(unknown, c.instances, s)
 	}
-	if len(before) == 0 {
-		// A watch may still wait for its OpenCode.
-		if _, err := state.RequestRetry(o.location.StateDir, state.Retry{}); err != nil {
-			return hintOf(err)
-		}
-		fmt.Fprintf(s.Stderr, "mcp-reconnect: no directory is in use in an OpenCode that has loaded the plugin from %s, or that is watched\n", oneline.Text(o.location.Dir))
-		return nil
-	}
-	var directories []string // as their OpenCodes call them
-	if o.directory != "" {
-		for _, i := range before {
-			directories = append(directories, i.Directory)
-		}
-		slices.Sort(directories)
-		directories = slices.Compact(directories)
-	}
-	asked := state.Retry{Servers: o.servers, Directories: directories}
+	asked := state.Retry{Servers: o.servers, Directories: c.directories, Use: c.use}
 	if o.force {
 		asked.Force = o.servers
 	}
@@ -144,30 +130,160 @@ func runRetry(o retryOptions, s System) error {
 	if err != nil {
 		return hintOf(err)
 	}
+	nameUnused(c.unused, s)
 	if o.wait == 0 {
 		fmt.Fprintln(s.Stderr, "mcp-reconnect: asked, and not waited for")
 		return nil
 	}
-	fates, err := o.await(before, at)
+	fates, now, err := o.await(c, at, s)
 	if err != nil {
 		return err
 	}
+	if len(now) == 0 && c.appears {
+		return &hintedError{fmt.Errorf("no watch has found %s in its OpenCode", oneline.Text(o.directory)), "mcp-reconnect status shows which OpenCodes are watched"}
+	}
+	for _, name := range o.servers { // where it was not known before what servers there are
+		if !slices.ContainsFunc(fates, func(f fate) bool { return f.name == name || f.name == "" }) {
+			return unknownServer(name, now, s)
+		}
+	}
 	err = report(fates, s)
 	if slices.ContainsFunc(fates, func(f fate) bool { return f.untouched }) {
-		fmt.Fprintln(s.Stderr, "mcp-reconnect: a server that is connected was left alone\nmcp-reconnect: hint: with --force it is restarted")
+		fmt.Fprintln(s.Stderr, "mcp-reconnect: hint: to restart a server that is connected: mcp-reconnect retry --force SERVER")
 	}
 	return err
 }
 
-// instances are those that are in use, and asked.
-func (o retryOptions) instances() ([]state.Instance, error) {
-	found, err := state.Read(o.location.StateDir)
-	if err != nil {
-		return nil, err
+// What a retry concerns.
+type concerned struct {
+	instances   []state.Instance // that are asked
+	directories []string         // as their OpenCodes call them, if one was named
+	use         []string         // those that are not in use yet
+	unused      []state.Instance // that are open, and left alone
+	appears     bool             // the directory is not known yet, and a watch looks there
+}
+
+// concerned finds out what the retry concerns: a directory that is named, whether it is in
+// use or not; else all that are in use, and the one that this is run in (rule 2).
+func (o retryOptions) concerned(found state.Instances) (c concerned) {
+	here := o.directory
+	if here == "" {
+		here = nearest(o.here, found.List)
 	}
-	return slices.DeleteFunc(found.List, func(i state.Instance) bool {
-		return !i.Started || o.directory != "" && !sameDirectory(o.directory, i.Directory)
-	}), nil
+	for _, i := range found.List {
+		named := here != "" && sameDirectory(here, i.Directory)
+		switch {
+		case o.directory != "" && !named:
+			continue
+		case !i.Started && !named:
+			c.unused = append(c.unused, i)
+			continue
+		case !i.Started:
+			c.use = append(c.use, i.Directory)
+		}
+		c.instances = append(c.instances, i)
+		if o.directory != "" {
+			c.directories = append(c.directories, i.Directory)
+		}
+	}
+	if c.appears = o.directory != "" && len(c.instances) == 0 && len(found.Watches) > 0; c.appears {
+		c.directories, c.use = []string{o.directory}, []string{o.directory}
+	}
+	for _, list := range []*[]string{&c.directories, &c.use} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	return c
+}
+
+// nearest returns the directory that is open and that a path is in, or "".
+func nearest(path string, instances []state.Instance) string {
+	for path != "" {
+		for _, i := range instances {
+			if sameDirectory(path, i.Directory) {
+				return path
+			}
+		}
+		parent := filepath.Dir(path)
+		if parent == path {
+			break
+		}
+		path = parent
+	}
+	return ""
+}
+
+// nowhere is the error where there is nothing to try.
+func (o retryOptions) nowhere(c concerned, s System) error {
+	if o.directory != "" {
+		return &hintedError{fmt.Errorf("no running OpenCode that has loaded the plugin has %s open", oneline.Text(o.directory)),
+			"open it in OpenCode first; mcp-reconnect status shows what is open"}
+	}
+	// A watch may still wait for its OpenCode.
+	if _, err := state.RequestRetry(o.location.StateDir, state.Retry{}); err != nil {
+		return hintOf(err)
+	}
+	nameUnused(c.unused, s)
+	return &hintedError{errors.New("there is nothing to try: no directory is in use in an OpenCode that has loaded the plugin from " +
+		oneline.Text(o.location.Dir) + ", or that is watched"), "send a prompt, or name a directory by --directory"}
+}
+
+// mostNamed is how many directories a message names.
+const mostNamed = 5
+
+// nameUnused tells of directories that are open and were left alone, with what to do.
+func nameUnused(instances []state.Instance, s System) {
+	var directories []string
+	for _, i := range instances {
+		directories = append(directories, i.Directory)
+	}
+	slices.Sort(directories)
+	for n, directory := range slices.Compact(directories) {
+		if n == mostNamed {
+			fmt.Fprintln(s.Stderr, "mcp-reconnect: more are open, and not in use; mcp-reconnect status lists them")
+			return
+		}
+		fmt.Fprintf(s.Stderr, "mcp-reconnect: open, and not in use: %s; to try there: mcp-reconnect retry --directory %s\n",
+			oneline.Text(directory), oneline.Text(oneline.Word(directory)))
+	}
+}
+
+// unknown returns the first name that no instance has, or "". As long as what one has is
+// not known, it may have any.
+func (o retryOptions) unknown(instances []state.Instance) string {
+	for _, name := range o.servers {
+		if !slices.ContainsFunc(instances, func(i state.Instance) bool { return !i.Known || serverOf(i, name) != nil }) {
+			return name
+		}
+	}
+	return ""
+}
+
+// unknownServer says which servers there are instead.
+func unknownServer(name string, instances []state.Instance, s System) error {
+	var said []string
+	for _, i := range instances {
+		var names []string
+		for _, server := range i.Servers {
+			names = append(names, oneline.Text(server.Name))
+		}
+		slices.Sort(names)
+		has := "none"
+		if len(names) > 0 {
+			has = strings.Join(names, ", ")
+		}
+		text := fmt.Sprintf("%s has no server %q; it has %s", oneline.Text(i.Directory), oneline.Text(name), has)
+		if !slices.Contains(said, text) {
+			said = append(said, text)
+		}
+	}
+	if len(said) > mostNamed {
+		said = append(said[:mostNamed], fmt.Sprintf("%d more directories have none of that name either", len(said)-mostNamed))
+	}
+	for _, text := range said[:len(said)-1] {
+		fmt.Fprintf(s.Stderr, "mcp-reconnect: %s\n", text)
+	}
+	return errors.New(said[len(said)-1])
 }
 
 // sameDirectory reports whether two paths name one directory, symbolic links or not.
@@ -185,112 +301,4 @@ func serverOf(i state.Instance, name string) *state.Server {
 		return &i.Servers[n]
 	}
 	return nil
-}
-
-// A fate is what became of a server that was to be tried.
-type fate struct {
-	instance state.Instance
-	name     string // "" as long as it is not known what servers there are
-	result   string
-	final    bool // it will not change by waiting
-	failed   bool
-	err      string
-
-	untouched bool // it was connected, and nothing was done
-}
-
-// await waits for what becomes of the servers that the retry is about.
-func (o retryOptions) await(before []state.Instance, at time.Time) ([]fate, error) {
-	for deadline := time.Now().Add(o.wait); ; time.Sleep(answerInterval) {
-		now, err := o.instances()
-		if err != nil {
-			return nil, err
-		}
-		var fates []fate
-		for _, i := range before {
-			fates = append(fates, o.fates(i, now, at)...)
-		}
-		pending := slices.ContainsFunc(fates, func(f fate) bool { return !f.final })
-		if !pending || time.Now().After(deadline) {
-			return fates, nil
-		}
-	}
-}
-
-// fates are what became, in an instance, of the servers that are named, or else of those
-// that were failed before or are now.
-func (o retryOptions) fates(before state.Instance, now []state.Instance, at time.Time) []fate {
-	f := fate{instance: before}
-	n := slices.IndexFunc(now, func(other state.Instance) bool {
-		return other.Pid == before.Pid && other.URL == before.URL && other.Directory == before.Directory
-	})
-	if n < 0 {
-		now, n = []state.Instance{{}}, 0
-		f.result, f.final = "its OpenCode or its directory was closed", true
-	} else if now[n].RetriedAt.Before(at) {
-		f.result, f.failed = "OpenCode has not answered yet", true
-	} else if len(now[n].Servers) == 0 {
-		f.result, f.failed = "its status is not known yet", true
-	}
-	var names []string
-	for _, server := range slices.Concat(before.Servers, now[n].Servers) {
-		named := slices.Contains(o.servers, server.Name) || len(o.servers) == 0 && server.Status == "failed"
-		if named && !slices.Contains(names, server.Name) {
-			names = append(names, server.Name)
-		}
-	}
-	if len(names) == 0 && f.result != "" && !f.final {
-		names = []string{""}
-	}
-	var all []fate
-	for _, name := range names {
-		f := f
-		f.name = name
-		if f.result == "" {
-			f.see(serverOf(now[n], name), o)
-		}
-		all = append(all, f)
-	}
-	return all
-}
-
-// see takes what a plugin that has seen the retry says of the server now.
-func (f *fate) see(server *state.Server, o retryOptions) {
-	switch {
-	case server == nil:
-		f.result, f.final = "no longer configured", true
-	case server.Phase == "skipped", server.Skipped && o.force && server.Status == "connected":
-		f.result, f.final, f.failed = "left alone, as the policy says", true, true
-	case o.force && server.Status == "connected" && (server.Phase == "trying" || !server.Retried):
-		f.result, f.failed = "still being restarted", true
-	case server.Status != "failed":
-		f.result, f.final = server.Status, true
-		f.untouched = len(o.servers) > 0 && server.Status == "connected" && !server.Retried
-	case server.Phase == "trying" || !server.Retried:
-		f.result, f.failed = "still being tried", true
-	default:
-		f.result, f.final, f.failed, f.err = "still failed", true, true, server.Error
-	}
-}
-
-// report prints fates. One that failed is a finding, with the exit status of one.
-func report(fates []fate, s System) error {
-	if len(fates) == 0 {
-		fmt.Fprintln(s.Stderr, "mcp-reconnect: no server is failed")
-		return nil
-	}
-	t := table{heading: []string{"OPENCODE", "DIRECTORY", "SERVER", "RESULT", "ERROR"}}
-	failed := false
-	for _, f := range fates {
-		failed = failed || f.failed
-		t.add(processOf(f.instance), f.instance.Directory, f.name, f.result, f.err)
-	}
-	text := t.tabbed()
-	if s.StdoutTerminal {
-		text = t.columns(s.StdoutWidth())
-	}
-	if err := s.print(text); err != nil || !failed {
-		return err
-	}
-	return &exitError{status: 1}
 }

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -129,8 +131,8 @@ func (o statusOptions) look(s System, now time.Time) (text string, notes []strin
 	if broken != nil {
 		notes = append(notes, oneline.Text(broken.Error()))
 	}
-	if len(found.List) == 0 {
-		notes = append(notes, "no running OpenCode has loaded the plugin from "+oneline.Text(o.Dir)+", and no watch has seen one in use")
+	if len(found.List) == 0 && len(found.Watches) == 0 {
+		notes = append(notes, "no running OpenCode has loaded the plugin from "+oneline.Text(o.Dir)+", and no watch runs")
 	}
 	if control.Paused {
 		notes = append(notes, "reconnecting is paused; mcp-reconnect resume ends that")
@@ -146,11 +148,11 @@ func (o statusOptions) look(s System, now time.Time) (text string, notes []strin
 	}
 	switch {
 	case o.json:
-		text, err = statusJSON(o, found.List, control, !o.watch)
+		text, err = statusJSON(o, found, control, !o.watch)
 	case s.StdoutTerminal:
-		text = statusTables(found.List, now, s.StdoutWidth())
+		text = statusTables(found, now, s.StdoutWidth())
 	default:
-		text = statusLines(found.List)
+		text = statusLines(found)
 	}
 	return text, notes, err
 }
@@ -195,27 +197,54 @@ func triesOf(server state.Server) string {
 }
 
 // statusTables is a table for each process.
-func statusTables(instances []state.Instance, now time.Time, width int) string {
-	var b strings.Builder
-	var t *table
-	for n, i := range instances {
-		if n == 0 || !sameProcess(instances[n-1], i) {
-			if n > 0 {
-				b.WriteString(t.columns(width) + "\n")
-			}
-			t = &table{heading: []string{"DIRECTORY", "SERVER", "PHASE", "TRIES", "NEXT TRY", "SINCE", "LAST ERROR"}}
-			listens := "" // nothing more to say of one that does not
-			if i.URL != "" {
-				listens = " at " + i.URL
-			}
-			heading := fmt.Sprintf("OpenCode %d%s, mcp-reconnect %s", i.Pid, listens, i.Version)
-			if i.Watch {
-				heading = fmt.Sprintf("Watch %d of %s, mcp-reconnect %s", i.Pid, i.URL, i.Version)
-			}
-			b.WriteString(oneline.Text(heading) + "\n")
+func statusTables(found state.Instances, now time.Time, width int) string {
+	var parts []string
+	for instances := range processesOf(found.List) {
+		parts = append(parts, statusTable(instances, now, width))
+	}
+	for _, w := range found.Watches {
+		if w.Directories == 0 {
+			parts = append(parts, fmt.Sprintf("Watch %d of %s: %s\n", w.Pid, oneline.Text(w.URL), oneline.Text(idleWatch(w))))
 		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+// idleWatch says of a watch that has no directory how its connection is.
+func idleWatch(w state.Watch) string {
+	said := w.State
+	if w.Error != "" {
+		said += " (" + w.Error + ")"
+	}
+	if w.State == "connected" || w.State == "idle" {
+		said += ", no directory in use yet"
+	}
+	return said
+}
+
+// processesOf cuts the instances into those of each process.
+func processesOf(instances []state.Instance) iter.Seq[[]state.Instance] {
+	return func(yield func([]state.Instance) bool) {
+		for from, to := 0, 0; from < len(instances); from = to {
+			for to = from + 1; to < len(instances) && sameProcess(instances[from], instances[to]); to++ {
+			}
+			if !yield(instances[from:to]) {
+				return
+			}
+		}
+	}
+}
+
+// statusTable is that of one process, and what to do about directories that are not in use.
+func statusTable(instances []state.Instance, now time.Time, width int) string {
+	t := table{heading: []string{"DIRECTORY", "SERVER", "PHASE", "TRIES", "NEXT TRY", "SINCE", "LAST ERROR"}}
+	idle := ""
+	for _, i := range instances {
 		if len(i.Servers) == 0 {
 			t.add(i.Directory, "", emptyPhase(i), "", "", "", "")
+		}
+		if !i.Started && idle == "" {
+			idle = i.Directory
 		}
 		for _, server := range i.Servers {
 			next, since := "", ""
@@ -228,10 +257,23 @@ func statusTables(instances []state.Instance, now time.Time, width int) string {
 			t.add(i.Directory, server.Name, phaseOf(server), triesOf(server), next, since, server.Error)
 		}
 	}
-	if t != nil {
-		b.WriteString(t.columns(width))
+	text := headingOf(instances[0]) + "\n" + t.columns(width)
+	if idle != "" {
+		text += fmt.Sprintf("unused: nothing is read before the first prompt there, or with --start load.\nTo look now: mcp-reconnect retry --directory %s\n",
+			oneline.Text(oneline.Word(idle)))
 	}
-	return b.String()
+	return text
+}
+
+func headingOf(i state.Instance) string {
+	heading := fmt.Sprintf("OpenCode %d", i.Pid)
+	switch {
+	case i.Watch:
+		heading = fmt.Sprintf("Watch %d of %s", i.Pid, i.URL)
+	case i.URL != "": // nothing more to say of one that does not listen
+		heading += " at " + i.URL
+	}
+	return oneline.Text(heading + ", mcp-reconnect " + i.Version)
 }
 
 // sameProcess reports whether two instances are of one OpenCode. A watch may look after several.
@@ -249,9 +291,9 @@ func processOf(i state.Instance) string {
 }
 
 // statusLines is a line for each server, with its process first.
-func statusLines(instances []state.Instance) string {
+func statusLines(found state.Instances) string {
 	var t table
-	for _, i := range instances {
+	for _, i := range found.List {
 		process := processOf(i)
 		if len(i.Servers) == 0 {
 			t.add(process, i.Directory, "", emptyPhase(i), "", "", "", "")
@@ -260,11 +302,16 @@ func statusLines(instances []state.Instance) string {
 			t.add(process, i.Directory, server.Name, phaseOf(server), triesOf(server), rfc3339(server.DueAt), rfc3339(server.Since), server.Error)
 		}
 	}
+	for _, w := range found.Watches {
+		if w.Directories == 0 {
+			t.add(w.URL, "", "", w.State, "", "", "", w.Error)
+		}
+	}
 	return t.tabbed()
 }
 
 // statusJSON is described in the README. Lists are never null.
-func statusJSON(o statusOptions, instances []state.Instance, control state.Control, indent bool) (string, error) {
+func statusJSON(o statusOptions, found state.Instances, control state.Control, indent bool) (string, error) {
 	type server struct {
 		Name    string   `json:"name"`
 		Status  string   `json:"status"`
@@ -285,6 +332,8 @@ func statusJSON(o statusOptions, instances []state.Instance, control state.Contr
 		Pid       int        `json:"pid"`
 		URL       string     `json:"url"`
 		Watched   bool       `json:"watched"` // pid and version are the watch's
+		State     string     `json:"state"`   // of the watch's connection
+		Error     string     `json:"error"`
 		Version   string     `json:"version"`
 		Instances []instance `json:"instances"`
 	}
@@ -294,17 +343,26 @@ func statusJSON(o statusOptions, instances []state.Instance, control state.Contr
 		Paused        bool      `json:"paused"`
 		Processes     []process `json:"processes"`
 	}{"1.0", o.Dir, control.Paused, []process{}}
-	for n, i := range instances {
-		if n == 0 || !sameProcess(instances[n-1], i) {
-			result.Processes = append(result.Processes, process{i.Pid, i.URL, i.Watch, i.Version, nil})
+	for instances := range processesOf(found.List) {
+		first := instances[0]
+		p := process{Pid: first.Pid, URL: first.URL, Watched: first.Watch, Version: first.Version}
+		if n := slices.IndexFunc(found.Watches, func(w state.Watch) bool { return first.Watch && w.Pid == first.Pid && w.URL == first.URL }); n >= 0 {
+			p.State, p.Error = found.Watches[n].State, found.Watches[n].Error
 		}
-		shown := instance{i.Directory, i.Started, i.Paused, []server{}}
-		for _, s := range i.Servers {
-			shown.Servers = append(shown.Servers, server{s.Name, s.Status, s.Phase, s.Tries, s.Error,
-				jsonTime(s.Since), jsonTime(s.TriedAt), jsonTime(s.DueAt)})
+		for _, i := range instances {
+			shown := instance{i.Directory, i.Started, i.Paused, []server{}}
+			for _, s := range i.Servers {
+				shown.Servers = append(shown.Servers, server{s.Name, s.Status, s.Phase, s.Tries, s.Error,
+					jsonTime(s.Since), jsonTime(s.TriedAt), jsonTime(s.DueAt)})
+			}
+			p.Instances = append(p.Instances, shown)
 		}
-		last := &result.Processes[len(result.Processes)-1]
-		last.Instances = append(last.Instances, shown)
+		result.Processes = append(result.Processes, p)
+	}
+	for _, w := range found.Watches {
+		if w.Directories == 0 {
+			result.Processes = append(result.Processes, process{w.Pid, w.URL, true, w.State, w.Error, w.Version, []instance{}})
+		}
 	}
 	var b strings.Builder
 	encoder := json.NewEncoder(&b)

@@ -31,6 +31,8 @@ DIRECTORY          SERVER  PHASE       TRIES  NEXT TRY  SINCE  LAST ERROR
 /home/ann/project  files   connected   -      -         3 h    -
 /home/ann/project  mail    needs_auth  1      -         1 min  -
 /home/ann/other    -       unused      -      -         -      -
+unused: nothing is read before the first prompt there, or with --start load.
+To look now: mcp-reconnect retry --directory /home/ann/other
 
 OpenCode 9, mcp-reconnect 0.0.9
 DIRECTORY  SERVER  PHASE   TRIES  NEXT TRY  SINCE  LAST ERROR
@@ -43,12 +45,22 @@ DIRECTORY  SERVER  PHASE    TRIES  NEXT TRY  SINCE  LAST ERROR
 Watch 11 of http://127.0.0.1:2, mcp-reconnect 0.1.0
 DIRECTORY  SERVER  PHASE    TRIES  NEXT TRY  SINCE  LAST ERROR
 /p         -       unknown  -      -         -      -
+
+Watch 13 of http://127.0.0.1:7817: connected, no directory in use yet
+
+Watch 13 of http://127.0.0.1:1: waiting (nothing listens there: connection refused)
 `
-	if got := statusTables(instances, now, 0); got != want {
+	found := state.Instances{List: instances, Watches: []state.Watch{
+		{Pid: 11, URL: "http://127.0.0.1:1", State: "connected", Directories: 1},
+		{Pid: 13, URL: "http://127.0.0.1:7817", State: "connected"},
+		{Pid: 13, URL: "http://127.0.0.1:1", State: "waiting", Error: "nothing listens there: connection refused"},
+	}}
+	if got := statusTables(found, now, 0); got != want {
 		t.Errorf("got\n%s", got)
 	}
-	for line := range strings.Lines(statusTables(instances, now, 60)) {
-		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 60 {
+	for line := range strings.Lines(statusTables(found, now, 60)) {
+		prose := strings.Contains(line, ": ") // which nothing may be cut off
+		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 60 && !prose {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}
@@ -65,6 +77,7 @@ func TestWhatBecameOfARetry(t *testing.T) {
 	a := func(status, phase string, retried bool) []state.Instance {
 		return answered(state.Server{Name: "a", Status: status, Phase: phase, Retried: retried})
 	}
+	unused := state.Instance{Pid: 7, Directory: "/p"}
 	const pending, final, fails = false, true, true
 	force := []string{"a", "--force"} // stands for the flag
 	for _, tt := range []struct {
@@ -84,7 +97,9 @@ func TestWhatBecameOfARetry(t *testing.T) {
 		{"vanished", nil, asked, answered(state.Server{Name: "well", Status: "connected"}), "no longer configured", final, !fails},
 		{"is not answered for", nil, asked, []state.Instance{{Pid: 7, Directory: "/p"}}, "OpenCode has not answered yet", pending, fails},
 		{"went with its OpenCode", nil, asked, []state.Instance{{Pid: 8, Directory: "/p"}}, "its OpenCode or its directory was closed", final, !fails},
-		{"is named", []string{"a"}, asked, a("connected", "", false), "connected", final, !fails},
+		{"was never failed", []string{"well"}, asked, answered(failed, state.Server{Name: "well", Status: "connected"}), "was connected; left alone", final, !fails},
+		{"came back by itself", []string{"a"}, asked, a("connected", "", false), "connected", final, !fails},
+		{"was started first", nil, unused, a("connected", "up", true), "connected", final, !fails},
 		{"failed meanwhile", nil, state.Instance{Pid: 7, Directory: "/p"}, a("failed", "waiting", true), "still failed", final, fails},
 		{"is not known yet", nil, state.Instance{Pid: 7, Directory: "/p"}, answered(), "its status is not known yet", pending, fails},
 		{"is not restarted yet", force, asked, a("connected", "", false), "still being restarted", pending, fails},
@@ -95,12 +110,12 @@ func TestWhatBecameOfARetry(t *testing.T) {
 		{"is switched off", force, asked, a("disabled", "", false), "disabled", final, !fails},
 	} {
 		forced := slices.Contains(tt.servers, "--force")
-		got := retryOptions{servers: tt.servers, force: forced}.fates(tt.before, tt.now, at)
+		got := retryOptions{servers: tt.servers, force: forced}.fates(tt.before, instanceOf(tt.now, tt.before), at)
 		if len(got) != 1 || got[0].result != tt.result || got[0].final != tt.final || got[0].failed != tt.failed {
 			t.Errorf("%s: %+v", tt.name, got)
 		}
 	}
-	if got := (retryOptions{}).fates(state.Instance{Pid: 7, Directory: "/p"}, answered(state.Server{Name: "well", Status: "connected"}), at); len(got) != 0 {
+	if got := (retryOptions{}).fates(unused, instanceOf(answered(state.Server{Name: "well", Status: "connected"}), unused), at); len(got) != 0 {
 		t.Errorf("nothing failed: %+v", got)
 	}
 }

@@ -42,7 +42,7 @@ func (r *Record) Save(i Instance) error {
 		return err
 	}
 	f := r.self
-	f.Version, f.Started, f.Paused, f.RetriedAt = i.Version, i.Started, i.Paused, msOf(i.RetriedAt)
+	f.Version, f.Started, f.Paused, f.Known, f.RetriedAt = i.Version, i.Started, i.Paused, i.Known, msOf(i.RetriedAt)
 	f.Servers = []server{}
 	for _, s := range i.Servers {
 		f.Servers = append(f.Servers, server{s.Name, s.Status, s.Phase, s.Tries, s.Skipped, s.Retried, s.Error, msOf(s.Since), msOf(s.TriedAt), msOf(s.DueAt)})

@@ -44,6 +44,7 @@ type Instance struct {
 	URL       string    // of the OpenCode server, "" where it does not listen
 	Started   bool      // it is in use: the plugin looks after its servers
 	Paused    bool      // the plugin obeys a pause
+	Known     bool      // a status was read: there are the Servers, and no others
 	RetriedAt time.Time // Retry.At of the last retry that the plugin saw, zero for none
 	Servers   []Server  // in the order in which OpenCode lists them; none before the first status
 }
@@ -215,6 +216,7 @@ type file struct {
 	Watch     bool     `json:"watch"`
 	Started   bool     `json:"started"`
 	Paused    bool     `json:"paused"`
+	Known     bool     `json:"known"`
 	RetriedAt float64  `json:"retriedAt"`
 	Servers   []server `json:"servers"`
 }
@@ -235,7 +237,7 @@ type server struct {
 func (f file) instance() Instance {
 	i := Instance{
 		Pid: f.Pid, Watch: f.Watch, Version: f.Version, Directory: f.Directory, URL: f.URL,
-		Started: f.Started, Paused: f.Paused, RetriedAt: timeOf(f.RetriedAt), Servers: []Server{},
+		Started: f.Started, Paused: f.Paused, Known: f.Known, RetriedAt: timeOf(f.RetriedAt), Servers: []Server{},
 	}
 	for _, s := range f.Servers {
 		i.Servers = append(i.Servers, Server{

@@ -49,6 +49,7 @@ function createResident(directory, host) {
   let reads = 0 // of the status, so far
   let paused = false // as control says
   let retriedAt = readControl().retry.at // of the last retry that was asked for, by the clock on the wall
+  let known = false // a status was read
   let started = 0 // when the engine began to act, by the clock on the wall
   let saveTimer = null // set while something is to be written
   let unsaved = 0 // how often in a row that failed
@@ -127,7 +128,11 @@ function createResident(directory, host) {
       steer(readControl()) // so that a pause counts even where no change is told
       const number = ++reads
       host.status().then((answer) => {
-        if (number === reads) feed((at) => engine.read(at, answer)) // else it was given up
+        if (number !== reads) return // it was given up
+        feed((at) => engine.read(at, answer))
+        if (known || !answer) return
+        known = true
+        changed()
       })
     } else if (what === "connect") {
       follow(server, host.connect(server))
@@ -210,7 +215,7 @@ function createResident(directory, host) {
   function save() {
     saveTimer = null
     const servers = engine.servers().map((s) => ({ ...s, since: wall(s.since), triedAt: wall(s.triedAt), dueAt: wall(s.dueAt) }))
-    const saved = store.save({ url: host.url, started: started > 0, paused, retriedAt, servers })
+    const saved = store.save({ url: host.url, started: started > 0, paused, known, retriedAt, servers })
     unsaved = saved ? 0 : Math.min(unsaved + 1, SAVE_TRIES)
     if (!saved && unsaved < SAVE_TRIES) changed()
   }

@@ -194,7 +194,7 @@ func (t *target) recordAnew(now time.Time) {
 
 // instance is what the directory's state file is to say.
 func (t *target) instance(d *directory) *state.Instance {
-	i := &state.Instance{Version: plugin.Version, Started: true, Paused: t.paused, RetriedAt: d.retriedAt}
+	i := &state.Instance{Version: plugin.Version, Started: true, Paused: t.paused, Known: !d.stale, RetriedAt: d.retriedAt}
 	if !d.stale {
 		i.Servers = d.engine.Servers()
 	}

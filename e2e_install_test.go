@@ -113,6 +113,49 @@ func TestInstalled(t *testing.T) {
 	w.wants("a", "failed")
 }
 
+// TestInstalledForADesktop: an application starts OpenCode, and its panel reads the status. Nobody prompts; what failed
+// is seen and comes back all the same, once somebody names the directory.
+func TestInstalledForADesktop(t *testing.T) {
+	a := launch(t, setup{installs: true, policy: patient.policy})
+	w, other := a.project(t), a.project(t).stdios("a")
+	w.mark("late", "down")
+	w.configure(mcp{"late": w.stdio("late"), "well": w.stdio("well")})
+	other.post("/session")
+	w.post("/session")
+	w.wants("late", "failed") // which reads the status
+	w.eventually("status tells of the directories", func() bool { return w.line("-") != nil && other.line("-") != nil })
+	if got := w.line("-")[3]; got != "unused" {
+		t.Errorf("the directory is %s", got)
+	}
+	if out, status := w.reconnect(t, "retry"); status != 1 || out != "" {
+		t.Errorf("retry elsewhere: exit status %d: %s", status, out)
+	}
+	if out, status := w.reconnect(t, "retry", "--directory", w.dir); status != 1 || !strings.Contains(out, w.dir+"\tlate\tstill failed\t") {
+		t.Errorf("exit status %d: %s", status, out)
+	}
+	if got := w.phase("late") + " " + w.phase("well"); got != "waiting connected" {
+		t.Errorf("status says %s", got)
+	}
+	w.unmark("late", "down")
+	if out, status := w.reconnect(t, "retry", "--directory", w.dir); status != 0 || !strings.Contains(out, w.dir+"\tlate\tconnected\t") {
+		t.Errorf("exit status %d: %s", status, out)
+	}
+	w.wants("late", "connected")
+	if n := other.starts("a"); n != 0 {
+		t.Errorf("%d processes were started in a directory that nobody named", n)
+	}
+
+	// In its directory it need not be named.
+	other.mark("a", "down")
+	other.wants("a", "failed")
+	other.unmark("a", "down")
+	t.Chdir(other.dir)
+	if out, status := w.reconnect(t, "retry"); status != 0 || !strings.Contains(out, other.dir+"\ta\tconnected\t") {
+		t.Errorf("exit status %d: %s", status, out)
+	}
+	other.wants("a", "connected")
+}
+
 // TestInstalledAndInTheVariable: one URL in two places is loaded once.
 func TestInstalledAndInTheVariable(t *testing.T) {
 	a := launch(t, setup{installs: true})

@@ -14,14 +14,16 @@ import (
 )
 
 // A Record is the state file of an instance that this process looks after from outside,
-// as a plugin's is that of one in its own process (rule 18).
+// as a plugin's is that of one in its own process (rule 18); or that of its connection to
+// an OpenCode server, whatever it has to look after there.
 type Record struct {
 	path string
 	self file // what it has of this process
 }
 
 // NewRecord returns the Record of a directory in the OpenCode server at a URL, in
-// plugin.Location's StateDir. Nothing is written yet.
+// plugin.Location's StateDir; that of the connection if the directory is "". Nothing is
+// written yet.
 func NewRecord(dir, url, directory string) *Record {
 	self := file{Format: format, Pid: os.Getpid(), Space: process.Space(), Watch: true, URL: url, Directory: directory}
 	self.Host, _ = os.Hostname()
@@ -35,17 +37,28 @@ func NewRecord(dir, url, directory string) *Record {
 // Path is that of the file, which is the same for the same directory and URL.
 func (r *Record) Path() string { return r.path }
 
-// Save writes what is known of the instance; the Record has the rest. The directories
-// are created where they are missing.
+// Save writes what is known of the instance; the Record has the rest.
 func (r *Record) Save(i Instance) error {
-	if err := makeInstances(filepath.Dir(filepath.Dir(r.path))); err != nil {
-		return err
-	}
 	f := r.self
 	f.Version, f.Started, f.Paused, f.Known, f.RetriedAt = i.Version, i.Started, i.Paused, i.Known, msOf(i.RetriedAt)
 	f.Servers = []server{}
 	for _, s := range i.Servers {
 		f.Servers = append(f.Servers, server{s.Name, s.Status, s.Phase, s.Tries, s.Skipped, s.Retried, s.Error, msOf(s.Since), msOf(s.TriedAt), msOf(s.DueAt)})
+	}
+	return r.write(f)
+}
+
+// SaveWatch writes what is known of the connection: its Version, State and Error.
+func (r *Record) SaveWatch(w Watch) error {
+	f := r.self
+	f.Version, f.Servers, f.Connection = w.Version, []server{}, &connection{w.State, w.Error}
+	return r.write(f)
+}
+
+// write writes the file. The directories are created where they are missing.
+func (r *Record) write(f file) error {
+	if err := makeInstances(filepath.Dir(filepath.Dir(r.path))); err != nil {
+		return err
 	}
 	text, err := json.Marshal(f)
 	if err != nil {

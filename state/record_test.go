@@ -82,3 +82,33 @@ func TestRecordFollowsNoLink(t *testing.T) {
 		t.Errorf("%v, %v", left, err)
 	}
 }
+
+// TestRecordOfAConnection: a watch is there, whatever its directories are, and is none of them.
+func TestRecordOfAConnection(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "mcp-reconnect-state")
+	const one, two = "http://127.0.0.1:4096", "http://127.0.0.1:4097"
+	want := []state.Watch{
+		{Pid: os.Getpid(), Version: "1.2.3", URL: one, State: "connected", Directories: 2},
+		{Pid: os.Getpid(), Version: "1.2.3", URL: two, State: "waiting", Error: "connection refused"},
+	}
+	for _, w := range []state.Watch{want[1], want[0]} {
+		if err := state.NewRecord(dir, w.URL, "").SaveWatch(w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, directory := range []string{"/a", "/b"} {
+		if err := state.NewRecord(dir, one, directory).Save(state.Instance{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := read(t, dir)
+	if diff := cmp.Diff(want, found.Watches); diff != "" || len(found.List) != 2 {
+		t.Errorf("%+v; -want +got\n%s", found.List, diff)
+	}
+	if err := state.NewRecord(dir, one, "").Remove(); err != nil {
+		t.Fatal(err)
+	}
+	if found = read(t, dir); len(found.Watches) != 1 || len(found.List) != 2 {
+		t.Errorf("%+v", found)
+	}
+}

@@ -124,13 +124,25 @@ func readFiles(states string, remove func(path string) error) (Instances, error)
 			found.Newer++
 		case state == elsewhere:
 			found.Elsewhere++
-		case state == alive && f.Format == format && f.Pid == pid:
+		case state != alive || f.Format != format || f.Pid != pid:
+		case f.Connection != nil:
+			found.Watches = append(found.Watches, Watch{Pid: f.Pid, Version: f.Version, URL: f.URL, State: f.Connection.State, Error: f.Connection.Error})
+		default:
 			found.List = append(found.List, f.instance())
 		}
 	}
 	slices.SortFunc(found.List, func(a, b Instance) int {
 		return cmp.Or(cmp.Compare(a.Pid, b.Pid), cmp.Compare(a.URL, b.URL), cmp.Compare(a.Directory, b.Directory))
 	})
+	slices.SortFunc(found.Watches, func(a, b Watch) int { return cmp.Or(cmp.Compare(a.Pid, b.Pid), cmp.Compare(a.URL, b.URL)) })
+	for n := range found.Watches {
+		w := &found.Watches[n]
+		for _, i := range found.List {
+			if i.Watch && i.Pid == w.Pid && i.URL == w.URL {
+				w.Directories++
+			}
+		}
+	}
 	return found, nil
 }
 
@@ -219,6 +231,13 @@ type file struct {
 	Known     bool     `json:"known"`
 	RetriedAt float64  `json:"retriedAt"`
 	Servers   []server `json:"servers"`
+
+	Connection *connection `json:"connection,omitempty"` // a watch's, of no directory
+}
+
+type connection struct {
+	State string `json:"state"`
+	Error string `json:"error"`
 }
 
 type server struct {

@@ -75,21 +75,33 @@ type keeper struct {
 	ended  chan struct{}
 }
 
-// keeping is what a record is to say, or that it is to be removed, if that is nil.
+// keeping is how a record is written, or that it is to be removed, if that is nil.
 type keeping struct {
-	record   *state.Record
-	instance *state.Instance
+	record *state.Record
+	save   func() error
 }
 
 func newKeeper() *keeper {
 	return &keeper{due: map[string]keeping{}, kept: map[string]bool{}, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 }
 
-// keep has the record say what is known of the instance, or be removed if that is nil.
-func (k *keeper) keep(r *state.Record, i *state.Instance) {
+// keep has the record say what is known of the instance.
+func (k *keeper) keep(r *state.Record, i state.Instance) {
+	k.plan(r, func() error { return r.Save(i) })
+}
+
+// keepWatch has the record say what is known of the connection.
+func (k *keeper) keepWatch(r *state.Record, w state.Watch) {
+	k.plan(r, func() error { return r.SaveWatch(w) })
+}
+
+// remove has the record be removed.
+func (k *keeper) remove(r *state.Record) { k.plan(r, nil) }
+
+func (k *keeper) plan(r *state.Record, save func() error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.due[r.Path()] = keeping{r, i}
+	k.due[r.Path()] = keeping{r, save}
 	k.signal()
 }
 
@@ -151,18 +163,20 @@ func (k *keeper) run(log *slog.Logger) {
 		worked := true
 		for path, work := range due {
 			var err error
-			if work.instance == nil {
+			if work.save == nil {
 				err = work.record.Remove()
 			} else {
-				err = work.record.Save(*work.instance)
+				err = work.save()
 			}
-			k.keeps(path, work.instance != nil && err == nil)
+			k.keeps(path, work.save != nil && err == nil)
 			if err != nil && worked && !broken {
 				log.Warn("the state for mcp-reconnect status cannot be written: " + err.Error())
 			}
 			worked = worked && err == nil
 		}
-		broken = !worked
+		if len(due) > 0 {
+			broken = !worked
+		}
 		if last {
 			return
 		}
@@ -172,13 +186,17 @@ func (k *keeper) run(log *slog.Logger) {
 // record has the state files say what is known now.
 func (t *target) record() {
 	t.recordAt = time.Time{}
+	if t.unrecorded {
+		t.unrecorded = false
+		t.w.keeper.keepWatch(t.connection, state.Watch{Version: plugin.Version, State: t.status, Error: t.error})
+	}
 	for _, d := range t.directories {
 		if d.record == nil || !d.unrecorded {
 			continue
 		}
 		d.unrecorded = false
 		if d.owner != "" {
-			t.w.keeper.keep(d.record, nil)
+			t.w.keeper.remove(d.record)
 			continue
 		}
 		t.w.keeper.keep(d.record, t.instance(d))
@@ -187,14 +205,15 @@ func (t *target) record() {
 
 // recordAnew has every state file written, since they are gone.
 func (t *target) recordAnew(now time.Time) {
+	t.moved(now)
 	for _, d := range t.directories {
 		t.changed(now, d)
 	}
 }
 
 // instance is what the directory's state file is to say.
-func (t *target) instance(d *directory) *state.Instance {
-	i := &state.Instance{Version: plugin.Version, Started: true, Paused: t.paused, Known: !d.stale, RetriedAt: d.retriedAt}
+func (t *target) instance(d *directory) state.Instance {
+	i := state.Instance{Version: plugin.Version, Started: true, Paused: t.paused, Known: !d.stale, RetriedAt: d.retriedAt}
 	if !d.stale {
 		i.Servers = d.engine.Servers()
 	}
@@ -203,7 +222,20 @@ func (t *target) instance(d *directory) *state.Instance {
 
 // changed has the directory's state file written soon.
 func (t *target) changed(now time.Time, d *directory) {
-	if d.unrecorded = d.record != nil; d.unrecorded && t.recordAt.IsZero() {
+	if d.unrecorded = d.record != nil; d.unrecorded {
+		t.recordSoon(now)
+	}
+}
+
+// moved has the connection's state file written soon.
+func (t *target) moved(now time.Time) {
+	if t.unrecorded = t.connection != nil; t.unrecorded {
+		t.recordSoon(now)
+	}
+}
+
+func (t *target) recordSoon(now time.Time) {
+	if t.recordAt.IsZero() {
 		t.recordAt = now.Add(recordDelay)
 	}
 }

@@ -96,6 +96,53 @@ func TestRecords(t *testing.T) {
 	})
 }
 
+func (s *scene) watches(stateDir string) []state.Watch {
+	s.Helper()
+	synctest.Wait()
+	found, err := state.Read(stateDir)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return found.Watches
+}
+
+// TestConnectionIsRecorded (rule 18): a watch is seen without a directory, with what keeps it from its OpenCode.
+func TestConnectionIsRecorded(t *testing.T) {
+	installed(t, func(s *scene, stateDir string) {
+		wants := func(status, problem string, directories int) {
+			s.Helper()
+			got := s.watches(stateDir)
+			if len(got) != 1 || got[0].Pid != os.Getpid() || got[0].Version == "" || got[0].URL != modelURL || got[0].State != status ||
+				!strings.Contains(got[0].Error, problem) || (got[0].Error == "") != (problem == "") || got[0].Directories != directories {
+				s.Errorf("%+v, want %s, %q and %d directories", got, status, problem, directories)
+			}
+		}
+		s.down = true
+		s.connect()
+		s.after(200 * time.Millisecond)
+		wants(Waiting, "refused", 0)
+		s.after(time.Hour)
+		wants(GivenUp, "refused", 0)
+		s.do(func() { s.down = false })
+		s.after(5 * time.Minute)
+		wants(Connected, "", 0)
+		s.prompt(dir)
+		s.after(time.Second)
+		wants(Connected, "", 1)
+		s.after(time.Hour)
+		wants(Idle, "", 1)
+		if err := os.RemoveAll(stateDir); err != nil {
+			s.Fatal(err)
+		}
+		s.after(time.Second)
+		wants(Idle, "", 1)
+		s.w.Disconnect(modelURL)
+		if got := s.watches(stateDir); len(got) > 0 {
+			s.Errorf("%+v", got)
+		}
+	})
+}
+
 // TestRecordedAtOnce: another watch looks for the file before it connects anything.
 func TestRecordedAtOnce(t *testing.T) {
 	installed(t, func(s *scene, stateDir string) {

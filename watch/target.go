@@ -76,9 +76,11 @@ type target struct {
 	directories map[string]*directory
 	engines     map[*reconnect.Engine]*directory
 	paused      bool
-	notices     bool      // this OpenCode notices by itself that a local server is gone
-	recordAt    time.Time // when state files are written next
-	ownersAt    time.Time // when it is looked next at what those know who look after directories instead of us
+	notices     bool          // this OpenCode notices by itself that a local server is gone
+	connection  *state.Record // of the connection; nil where none is kept
+	unrecorded  bool          // the connection changed since it was written
+	recordAt    time.Time     // when state files are written next
+	ownersAt    time.Time     // when it is looked next at what those know who look after directories instead of us
 	timer       *time.Timer
 }
 
@@ -125,6 +127,9 @@ func newTarget(w *Watcher, at address, o Target, paused bool) *target {
 		paused:      paused,
 		timer:       time.NewTimer(0),
 	}
+	if w.keeper != nil {
+		t.connection = state.NewRecord(w.options.StateDir, id, "")
+	}
 	t.ctx, t.cancel = context.WithCancelCause(w.ctx)
 	return t
 }
@@ -154,6 +159,7 @@ func (t *target) stop(why string) { t.cancel(errors.New(why)) }
 func (t *target) run() {
 	ticker := time.NewTicker(clockInterval)
 	defer ticker.Stop()
+	t.moved(time.Now())
 	t.open(time.Now())
 	for {
 		t.wait()
@@ -254,6 +260,9 @@ func (t *target) end() {
 	t.shut()
 	for _, d := range t.directories {
 		t.drop(now, d)
+	}
+	if t.connection != nil {
+		t.w.keeper.remove(t.connection)
 	}
 	t.calls.Wait()
 	t.w.remove(t)
@@ -410,6 +419,9 @@ func (t *target) jittered(d time.Duration) time.Duration {
 // move alone changes the target's state.
 func (t *target) move(now time.Time, to, problem string) {
 	from := t.status
+	if from != to || t.error != problem {
+		t.moved(now)
+	}
 	t.error = problem
 	switch first := problem != "" && t.complaints.first(problem); {
 	case to == GivenUp && from != to:
@@ -671,7 +683,7 @@ func (t *target) drop(now time.Time, d *directory) {
 	delete(t.directories, d.path)
 	delete(t.engines, d.engine)
 	if d.record != nil {
-		t.w.keeper.keep(d.record, nil)
+		t.w.keeper.remove(d.record)
 	}
 	if t.ctx.Err() != nil {
 		return

@@ -34,6 +34,7 @@ type directory struct {
 	confirms map[string]bool                 // those of before the read whose answer is being looked at
 	refused  complaints                      // about its status, since one was read
 
+	forced []string         // servers whose restart was asked for before any status was read
 	denied []reconnect.Call // calls that wait until it is known which of its servers are remote
 
 	record     *state.Record // nil where none is kept
@@ -88,7 +89,7 @@ func (t *target) signal(now time.Time, generation int, got signal) {
 func (t *target) use(now time.Time, d *directory, got signal) {
 	policy := t.w.options.Policy
 	if d == nil {
-		if policy.Start == "mcp" && got.use != reconnect.MCP {
+		if policy.Start == "mcp" && got.use != reconnect.MCP && got.use != reconnect.Asked {
 			return
 		}
 		if len(t.directories) >= maxDirectories && !t.dropUnused(now) {
@@ -326,6 +327,10 @@ func (t *target) answered(now time.Time, d *directory, answer map[string]reconne
 	}
 	d.stale, d.confirms = false, tools
 	d.engine.Read(now, answer)
+	if forced := d.forced; len(forced) > 0 {
+		d.forced = nil
+		d.engine.Retry(now, forced, forced)
+	}
 	t.drain(now)
 	t.report(d, now)
 	for _, name := range sortedNames(d.confirms) {
@@ -361,4 +366,30 @@ func (t *target) report(d *directory, now time.Time) {
 		}
 	}
 	clear(d.changes)
+}
+
+// snapshot is what is known.
+func (t *target) snapshot() TargetState {
+	s := TargetState{
+		URL: t.id, State: t.status, Error: t.error, Attempt: t.attempts, Since: t.since, NextTry: t.retryAt,
+		Directories: []DirectoryState{},
+	}
+	if t.dialect != nil {
+		s.OpenCode = t.dialect.version
+	}
+	for _, path := range sortedNames(t.directories) {
+		d := t.directories[path]
+		shown := DirectoryState{Directory: path, ByOther: d.owner != "", Servers: []ServerState{}, known: !d.stale}
+		for _, server := range d.engine.Servers() {
+			if d.stale {
+				break
+			}
+			shown.Servers = append(shown.Servers, ServerState{
+				Name: server.Name, State: d.told[server.Name], Status: server.Status, Tries: server.Tries,
+				Error: server.Error, Since: server.Since, NextTry: server.DueAt,
+			})
+		}
+		s.Directories = append(s.Directories, shown)
+	}
+	return s
 }

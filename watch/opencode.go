@@ -13,10 +13,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/tmaxmax/go-sse"
 
 	"github.com/mcp-reconnect/mcp-reconnect/reconnect"
 )
@@ -119,32 +116,6 @@ func (o opencode) do(ctx context.Context, method, path string, header http.Heade
 	return res, nil
 }
 
-// A stream is an open event stream.
-type stream struct {
-	*dialect
-	body   io.ReadCloser
-	took   time.Duration // to open
-	heard  moment        // when something was read last
-	active moment        // when an event of a directory was read last
-	beats  atomic.Bool   // it sends heartbeats
-	lastID atomic.Value  // of its events, a string
-}
-
-// A moment is a time that one goroutine sets and others read. It keeps what the monotonic
-// clock said: somebody who sets the other one makes no silence.
-type moment struct{ at atomic.Pointer[time.Time] }
-
-func (m *moment) set(at time.Time) { m.at.Store(&at) }
-func (m *moment) get() time.Time   { return *m.at.Load() }
-
-func (s *stream) Read(p []byte) (int, error) {
-	n, err := s.body.Read(p)
-	if n > 0 {
-		s.heard.set(time.Now())
-	}
-	return n, err
-}
-
 // subscribe opens the event stream, of whatever version the server is, with hedged
 // requests, which are counted in calls.
 func (o opencode) subscribe(ctx context.Context, calls *sync.WaitGroup, lastEventID string) (*stream, error) {
@@ -229,56 +200,6 @@ const (
 	disposed               // the instance is no more
 	allDisposed            // no instance is any more
 )
-
-// follow passes on the signals of a stream until it ends, or pass refuses one.
-func (s *stream) follow(pass func(signal) bool) error {
-	events := &excerpt{source: s, commented: func() { s.beats.Store(true) }}
-	for {
-		if err := s.read(events, pass); err != nil {
-			return err
-		}
-	}
-}
-
-// read reads events up to a large one, which whoever parses them would keep a buffer for.
-func (s *stream) read(events *excerpt, pass func(signal) bool) error {
-	const large = 64 << 10
-	for event, err := range sse.Read(events, &sse.ReadConfig{MaxEventSize: eventLimit}) {
-		if err != nil {
-			return err
-		}
-		if id := event.LastEventID; id != "" {
-			s.lastID.Store(usableID(id))
-		}
-		got := signal{kind: oversized}
-		if event.Type != tooLong {
-			got = s.decode([]byte(event.Data)).bounded()
-		}
-		switch got.kind {
-		case heartbeat:
-			s.beats.Store(true)
-		case malformed, greeting:
-		default:
-			s.active.set(time.Now())
-		}
-		if !pass(got) {
-			return io.EOF
-		}
-		if len(event.Data) > large {
-			return nil
-		}
-	}
-	return io.EOF
-}
-
-// usableID is an event's id, or "" if a header cannot hold it: with that one, the stream
-// could not be opened again.
-func usableID(id string) string {
-	if len(id) > nameLimit || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return ""
-	}
-	return id
-}
 
 // bounded takes what is too long to be a name for none.
 func (s signal) bounded() signal {

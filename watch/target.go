@@ -66,6 +66,7 @@ type target struct {
 	activeAt    time.Time
 	clock       time.Time  // on the wall, at the last look
 	complaints  complaints // about the stream
+	wanted      []wanted   // for when it is open
 
 	// The directories that are in use.
 	pool        *reconnect.Pool
@@ -323,6 +324,7 @@ func (t *target) opened(now time.Time, generation int, s *stream, reading contex
 			d.engine.Used(now, reconnect.MCP, "")
 		}
 	}
+	t.visitWanted(now)
 }
 
 // lose deals with a stream that has ended, or did not open.
@@ -330,6 +332,7 @@ func (t *target) lose(now time.Time, err error) {
 	policy := t.w.options.Policy
 	wasOpen, lived := t.stream != nil, now.Sub(t.openedAt)
 	t.shut()
+	t.wanted = nil
 	if wasOpen {
 		t.fickle = t.status == GivenUp || t.attempts >= policy.MaxAttempts
 		if lived >= policy.StableAfter {
@@ -482,31 +485,4 @@ func (t *target) update(now time.Time, o Target) {
 	if t.stream == nil { // an open one was let in with the old ones
 		t.open(now)
 	}
-}
-
-// -- What is known
-
-func (t *target) snapshot() TargetState {
-	s := TargetState{
-		URL: t.id, State: t.status, Error: t.error, Attempt: t.attempts, Since: t.since, NextTry: t.retryAt,
-		Directories: []DirectoryState{},
-	}
-	if t.dialect != nil {
-		s.OpenCode = t.dialect.version
-	}
-	for _, path := range sortedNames(t.directories) {
-		d := t.directories[path]
-		shown := DirectoryState{Directory: path, ByOther: d.owner != "", Servers: []ServerState{}}
-		for _, server := range d.engine.Servers() {
-			if d.stale {
-				break
-			}
-			shown.Servers = append(shown.Servers, ServerState{
-				Name: server.Name, State: d.told[server.Name], Status: server.Status, Tries: server.Tries,
-				Error: server.Error, Since: server.Since, NextTry: server.DueAt,
-			})
-		}
-		s.Directories = append(s.Directories, shown)
-	}
-	return s
 }

@@ -1,7 +1,8 @@
 // Package watch reconnects the MCP servers of OpenCode servers from outside, over
 // HTTP, and tells whoever subscribes what becomes of them: for an OpenCode whose
 // environment nobody sets, so that no plugin is in it. It never starts a server,
-// looks for none, and asks about no directory that has not shown a sign of use itself.
+// looks for none, and asks about no directory that has not shown a sign of use itself, or
+// was named by somebody.
 package watch
 
 import (
@@ -91,6 +92,15 @@ type DirectoryState struct {
 	ByOther bool `json:"by_other"`
 	// Servers is empty while it is not known how they are, as after a lost stream.
 	Servers []ServerState `json:"servers"`
+
+	known bool // a status was read since the stream was opened
+}
+
+func (d DirectoryState) servers() (servers []state.Server) {
+	for _, s := range d.Servers {
+		servers = append(servers, state.Server{Name: s.Name, Status: s.Status})
+	}
+	return servers
 }
 
 // ServerState is a state.Server, with the word of the last state event about it.
@@ -269,26 +279,6 @@ func (w *Watcher) States() []TargetState {
 		}
 	}
 	return states
-}
-
-// Retry forgets back-off and tries now: the targets that are not connected, and in the
-// others the failed servers that are asked for, and the connected ones whose restart is
-// forced. With a StateDir every plugin that has its state there does the same, as for
-// `mcp-reconnect retry`.
-func (w *Watcher) Retry(asked state.Retry) {
-	if w.options.StateDir != "" {
-		if _, err := state.RequestRetry(w.options.StateDir, asked); err == nil {
-			return // steer sees to it, too
-		}
-	}
-	asked.At = time.Now().UnixMilli()
-	w.retry(asked)
-}
-
-func (w *Watcher) retry(asked state.Retry) {
-	for _, t := range w.all() {
-		t.post(func(now time.Time) { t.retry(now, asked) })
-	}
 }
 
 // Pause says whether reconnecting MCP servers is paused. Events are told all the same.

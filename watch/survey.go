@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mcp-reconnect/mcp-reconnect/state"
@@ -57,6 +58,7 @@ type survey struct {
 	others  []state.Instance
 	watches []state.Watch // other ones
 	chosen  bool          // the targets were named
+	known   []string      // directories of all these, in their order
 }
 
 type seenTarget struct {
@@ -69,6 +71,7 @@ func (s seenTarget) open() bool { return s.State == Connected || s.State == Idle
 // survey looks at the targets with these URLs, at all if there are none.
 func (w *Watcher) survey(urls []string) (*survey, error) {
 	s := &survey{chosen: len(urls) > 0}
+	defer s.learn()
 	all := w.all()
 	chosen := map[*target]bool{}
 	for _, url := range urls {
@@ -111,41 +114,49 @@ func (w *Watcher) survey(urls []string) (*survey, error) {
 	return s, nil
 }
 
-// directories are all that are known, of every process.
-func (s *survey) directories() (all []string) {
+// learn notes the directories that are known, of every process.
+func (s *survey) learn() {
 	for _, seen := range s.targets {
 		for _, d := range seen.Directories {
-			all = append(all, d.Directory)
+			s.known = append(s.known, d.Directory)
 		}
 	}
 	for _, i := range s.others {
-		all = append(all, i.Directory)
+		s.known = append(s.known, i.Directory)
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	slices.Sort(s.known)
+	s.known = slices.Compact(s.known)
 }
 
-func (s *survey) knows(directory string) bool { return slices.Contains(s.directories(), directory) }
+func (s *survey) knows(directory string) bool {
+	_, known := slices.BinarySearch(s.known, directory)
+	return known
+}
 
 // spelled returns directories as those call them who have them.
 func (s *survey) spelled(directories []string) (spelled []string) {
-	known := s.directories()
+	there := sync.OnceValue(func() (infos []os.FileInfo) {
+		for _, directory := range s.known {
+			info, _ := os.Stat(directory)
+			infos = append(infos, info)
+		}
+		return infos
+	})
 	for _, directory := range directories {
 		info, err := os.Stat(directory)
-		same := slices.DeleteFunc(slices.Clone(known), func(other string) bool {
-			if other == directory {
-				return false
-			}
-			if err != nil {
-				return true
-			}
-			there, err := os.Stat(other)
-			return err != nil || !os.SameFile(info, there)
-		})
-		if len(same) == 0 {
-			same = []string{directory}
+		if err != nil || s.knows(directory) {
+			spelled = append(spelled, directory)
+			continue
 		}
-		spelled = append(spelled, same...)
+		n := len(spelled)
+		for i, other := range there() {
+			if other != nil && os.SameFile(info, other) {
+				spelled = append(spelled, s.known[i])
+			}
+		}
+		if len(spelled) == n {
+			spelled = append(spelled, directory)
+		}
 	}
 	slices.Sort(spelled)
 	return slices.Compact(spelled)
@@ -199,7 +210,7 @@ func (s *survey) matches(asked state.Retry) (all []Match, v visits, err error) {
 		return all, v, nil
 	}
 	if err == nil {
-		lacks.known = s.directories()
+		lacks.known = s.known
 		lacks.targets = len(s.targets)
 		err = lacks.err(asked)
 	}

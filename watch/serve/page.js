@@ -89,13 +89,19 @@ function connect() {
   }
 }
 
+// What a try is passed on to, in words.
+function answer({ url, directory, servers }) {
+  if (directory === "") return `connecting to ${url}`
+  return servers.length > 0 ? `trying ${servers.join(", ")} in ${directory}` : `no server is known to have failed in ${directory}`
+}
+
 connect()
 setInterval(showSoon, LOOK)
 element("retry").onclick = async () => {
   say("asked", "asking")
   try {
-    await ask("retry", { method: "POST" })
-    say("asked", "asked")
+    const { matched } = await (await ask("retry", { method: "POST" })).json()
+    say("asked", matched.map(answer).join("; "))
   } catch (error) {
     say("asked", error.message)
   }

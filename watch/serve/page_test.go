@@ -39,7 +39,7 @@ const live = `<span id="live" role="status">live</span>`
 // TestPage looks at the page in a browser: the states that are there, events that come
 // later, and the button. A server has a name that is markup.
 func TestPage(t *testing.T) {
-	target := opencode(t, `{"github":{"status":"connected"},"<b>x</b>":{"status":"needs_auth"}}`, nil)
+	target := opencode(t, `{"github":{"status":"connected"},"<b>x</b>":{"status":"needs_auth"},"late":{"status":"failed"}}`, make(chan string, 100))
 	w, server := serving(t, serve.Options{})
 	if _, err := w.Connect(watch.Target{URL: target.URL}); err != nil {
 		t.Fatal(err)
@@ -55,11 +55,13 @@ func TestPage(t *testing.T) {
 	b.shows(`http://other  far  connected → failed  gone  told by another watch, JUDY</li>`)
 	w.Relay(watch.Event{Type: watch.Missed, Error: "7 events are lost", Time: time.Now()})
 	b.shows(`missed  7 events are lost</li>`)
+	b.click("retry")
+	b.shows(`<span id="asked" role="status">trying late in /home/ann/project</span>`)
 	target.CloseClientConnections()
 	target.Listener.Close()
 	b.shows(`<td class="waiting">waiting</td>`)
 	b.click("retry")
-	b.shows(`<span id="asked" role="status">asked</span>`)
+	b.shows(`connecting to ` + target.URL)
 	w.Pause(true)
 	b.shows(`<strong id="paused">reconnecting is paused</strong>`)
 	b.click("retry")
@@ -138,5 +140,5 @@ func TestPageWithToken(t *testing.T) {
 	b.evaluate(fmt.Sprintf("location.href = %q", start))
 	b.shows(live)
 	b.click("retry")
-	b.shows(`<span id="asked" role="status">asked</span>`)
+	b.shows(`<span id="asked" role="status">error 404 there is nothing to try: no OpenCode is watched`)
 }

@@ -7,6 +7,7 @@ import (
 	"embed"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 
@@ -120,16 +121,18 @@ func (s *Server) states(w http.ResponseWriter, _ *http.Request) {
 	}{s.watcher.Paused(), s.watcher.States()})
 }
 
-// retry takes {"servers":[…],"directories":[…],"force":true}. None of the first two means
-// all; force takes servers that are named.
+// retry takes {"servers":[…],"directories":[…],"urls":[…],"force":true}. None of the
+// lists means all; force takes servers that are named. Directories that are named are
+// looked at, whether they are in use or not. The answer has what it is passed on to.
 func (s *Server) retry(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
 		Servers     []string `json:"servers"`
 		Directories []string `json:"directories"`
+		URLs        []string `json:"urls"`
 		Force       bool     `json:"force"`
 	}
 	if err := readBody(http.MaxBytesReader(w, r.Body, bodyLimit), &asked); err != nil {
-		http.Error(w, `the body is nothing, or JSON with servers, directories, force and nothing else, such as {"servers":["github"],"directories":["/home/ann/project"]}`, http.StatusBadRequest)
+		http.Error(w, `the body is nothing, or JSON with servers, directories, urls, force and nothing else, such as {"servers":["github"],"directories":["/home/ann/project"]}`, http.StatusBadRequest)
 		return
 	}
 	if asked.Force && len(asked.Servers) == 0 {
@@ -140,12 +143,25 @@ func (s *Server) retry(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "reconnecting is paused; mcp-reconnect resume ends that", http.StatusConflict)
 		return
 	}
-	retry := state.Retry{Servers: asked.Servers, Directories: asked.Directories}
+	retry := state.Retry{Servers: asked.Servers, Directories: asked.Directories, Use: asked.Directories}
 	if asked.Force {
 		retry.Force = asked.Servers
 	}
-	s.watcher.Retry(retry)
-	w.WriteHeader(http.StatusAccepted)
+	matched, err := s.watcher.Retry(retry, asked.URLs...)
+	var ambiguous *watch.AmbiguousError
+	switch {
+	case errors.As(err, &ambiguous):
+		example, _ := json.Marshal(map[string][]string{"urls": ambiguous.URLs[:1]}) // a list of strings has no error
+		http.Error(w, fmt.Sprintf("%v, as in %s", err, example), http.StatusConflict)
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusNotFound)
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusAccepted)
+		_ = json.NewEncoder(w).Encode(struct {
+			Matched []watch.Match `json:"matched"`
+		}{matched})
+	}
 }
 
 // readBody reads one JSON value, or nothing. A field that nobody knows is an error: a

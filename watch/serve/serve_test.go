@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -117,7 +118,8 @@ func TestHosts(t *testing.T) {
 
 func TestOrigins(t *testing.T) {
 	const friend, app, stranger = "http://localhost:3000", "vscode-webview://0a1b", "https://evil.example"
-	_, server := serving(t, serve.Options{Origins: []string{"HTTP://LocalHost:3000", app, "https://box.example:443"}})
+	w, server := serving(t, serve.Options{Origins: []string{"HTTP://LocalHost:3000", app, "https://box.example:443"}})
+	watches(t, w, opencode(t, `{"a":{"status":"failed"}}`, make(chan string, 100)))
 	_, guarded := serving(t, serve.Options{Token: token, Origins: []string{friend}})
 	for name, tt := range map[string]struct {
 		method, path string
@@ -298,10 +300,23 @@ func TestSecurityHeaders(t *testing.T) {
 	}
 }
 
+// watches waits until the only directory of an OpenCode is known.
+func watches(t *testing.T, w *watch.Watcher, target *httptest.Server) {
+	t.Helper()
+	if _, err := w.Connect(watch.Target{URL: target.URL}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "its servers are known", func() bool {
+		d := w.States()[0].Directories
+		return len(d) == 1 && len(d[0].Servers) > 0
+	})
+}
+
 func TestRetryRequests(t *testing.T) {
-	_, server := serving(t, serve.Options{})
+	w, server := serving(t, serve.Options{})
+	watches(t, w, opencode(t, `{"a":{"status":"failed"}}`, make(chan string, 100)))
 	for body, want := range map[string]int{
-		"": 202, " \n": 202, `{}`: 202, `{"servers":["a"],"directories":["/x"]}` + "\n": 202,
+		"": 202, " \n": 202, `{}`: 202, `{"servers":["a"],"directories":["/home/ann/project"]}` + "\n": 202, `{"urls":[]}`: 202, `{"urls":"http://x"}`: 400,
 		"x": 400, `[]`: 400, `{`: 400, `{"servers":"a"}`: 400, `{"directories":"/x"}`: 400, `{"servers":["` + strings.Repeat("x", 1<<17) + `"]}`: 400,
 		`{"server":["a"]}`: 400, `{"servers":["a"],"all":true}`: 400, `{"servers":["a"],"force":true}`: 202, `{"force":true}`: 400, `{"servers":[],"force":true}`: 400, `{"servers":["a"],"force":["a"]}`: 400, `{} {}`: 400, `{}x`: 400, `{}]`: 400, `{}` + strings.Repeat(" ", 1<<17): 400,
 	} {
@@ -309,7 +324,7 @@ func TestRetryRequests(t *testing.T) {
 		if res.StatusCode != want {
 			t.Errorf("%.30s: %s", body, res.Status)
 		}
-		if got := text(t, res); want == 400 && !strings.Contains(got, "servers, directories, force and nothing else") && !strings.Contains(got, "force restarts connected servers") {
+		if got := text(t, res); want == 400 && !strings.Contains(got, "servers, directories, urls, force and nothing else") && !strings.Contains(got, "force restarts connected servers") {
 			t.Errorf("%.30s: %s", body, got)
 		}
 	}
@@ -358,7 +373,7 @@ func TestRetryRetries(t *testing.T) {
 	}
 	<-connects // at first
 	waits(1)
-	for body, want := range map[string]int{`{"servers":["other"]}`: 202, `{"directories":["/elsewhere"]}`: 202, `{"server":["github"]}`: 400} {
+	for body, want := range map[string]int{`{"servers":["other"]}`: 202, `{"directories":["/elsewhere"]}`: 404, `{"server":["github"]}`: 400} {
 		if res := do(t, server, "POST", "/retry", body, nil); res.StatusCode != want {
 			t.Errorf("%s: %s", body, res.Status)
 		}
@@ -400,9 +415,58 @@ func TestPaused(t *testing.T) {
 		t.Errorf("a bad one: %s", res.Status)
 	}
 	w.Pause(false)
+	watches(t, w, opencode(t, `{"a":{"status":"failed"}}`, make(chan string, 100)))
 	if res := do(t, server, "POST", "/retry", "", nil); res.StatusCode != http.StatusAccepted {
 		t.Errorf("a retry after it: %s", res.Status)
 	}
+}
+
+// TestRetryAnswers says what it matched, or what there is instead.
+func TestRetryAnswers(t *testing.T) {
+	w, server := serving(t, serve.Options{})
+	wants := func(body string, status int, want string) {
+		t.Helper()
+		res := do(t, server, "POST", "/retry", body, nil)
+		if got := text(t, res); res.StatusCode != status || got != want+"\n" {
+			t.Errorf("%s: %s\n%swant\n%s", body, res.Status, got, want)
+		}
+		kind := "text/plain; charset=utf-8"
+		if status == 202 {
+			kind = "application/json"
+		}
+		if got := res.Header.Get("Content-Type"); got != kind {
+			t.Errorf("%s: %s", body, got)
+		}
+	}
+	wants("", 404, "there is nothing to try: no OpenCode is watched")
+	const project = "/home/ann/project"
+	one := opencode(t, `{"a":{"status":"failed"},"b":{"status":"connected"}}`, make(chan string, 100))
+	watches(t, w, one)
+	here := `{"url":"` + one.URL + `","directory":"` + project + `","servers":`
+	wants("", 202, `{"matched":[`+here+`["a"]}]}`)
+	wants(`{"servers":["b","x"]}`, 202, `{"matched":[`+here+`["b"]}]}`)
+	wants(`{"servers":["b"],"urls":["`+one.URL+`"]}`, 202, `{"matched":[`+here+`["b"]}]}`)
+	wants(`{"servers":["<x>"]}`, 404, `there is no server "<x>"; `+project+` has a, b`)
+	wants(`{"directories":["/none/of/this/name"]}`, 404, "/none/of/this/name is not in use, and no directory on this machine")
+	wants(`{"directories":["project"]}`, 404, "project is no absolute path of a directory")
+	wants(`{"urls":["http://elsewhere:4096"]}`, 404, "http://elsewhere:4096 is not watched; watched are: "+one.URL)
+	directory := t.TempDir()
+	wants(`{"directories":["`+directory+`"]}`, 202, `{"matched":[{"url":"`+one.URL+`","directory":"`+directory+`","servers":["a"]}]}`)
+
+	two := opencode(t, `{}`, make(chan string, 100))
+	if _, err := w.Connect(watch.Target{URL: two.URL}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "both are connected", func() bool {
+		states := w.States()
+		return states[0].State == watch.Connected && states[1].State == watch.Connected
+	})
+	third := t.TempDir()
+	urls := []string{one.URL, two.URL}
+	slices.Sort(urls)
+	wants(`{"directories":["`+third+`"]}`, 409, third+" is in use in none of the OpenCodes, and any of them may have it: name one of "+
+		urls[0]+", "+urls[1]+`, as in {"urls":["`+urls[0]+`"]}`)
+	wants(`{"directories":["`+third+`"],"urls":["`+two.URL+`"]}`, 202, `{"matched":[{"url":"`+two.URL+`","directory":"`+third+`","servers":[]}]}`)
 }
 
 // opencode answers as an OpenCode 1 with one directory in use, which has these servers.

@@ -5,6 +5,9 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -230,6 +233,60 @@ func TestWatch(t *testing.T) {
 	w.wants("a", "connected")
 	if n := unused.starts("a"); n != 0 {
 		t.Errorf("%d processes were started in a directory that nobody uses", n)
+	}
+}
+
+// TestWatchLooksWhereItIsTold: nobody prompts, and a directory that somebody names is tried all the same.
+func TestWatchLooksWhereItIsTold(t *testing.T) {
+	a := launch(t, withoutPlugin)
+	v, w, unused := a.project(t), a.project(t), a.project(t).stdios("a")
+	for _, project := range []*world{v, w} {
+		project.mark("late", "down")
+		project.configure(mcp{"late": project.stdio("late")})
+		project.wants("late", "failed") // as a desktop's panel sees it
+	}
+	unused.post("/session")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	listener.Close()
+	out := a.watches(t, nil, "--url", a.server.URL, "--listen", address, "--start", "mcp")
+	out.target(watch.Connected)
+	eventually(t, "status knows the watch", func() bool {
+		s := a.seen(t)
+		return len(s.Processes) == 1 && s.Processes[0].Watched && s.Processes[0].URL == a.server.URL && len(s.Processes[0].Instances) == 0
+	})
+	retry := func(body string, status int, want string) {
+		t.Helper()
+		res, err := http.Post("http://"+address+"/retry", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if got, err := io.ReadAll(res.Body); err != nil || res.StatusCode != status || !strings.Contains(string(got), want) {
+			t.Errorf("%s: %s, %s, %v", body, res.Status, got, err)
+		}
+	}
+	retry("", 404, "no directory is in use")
+	retry(`{"directories":["`+v.dir+`/none"]}`, 404, "no directory on this machine")
+	retry(`{"directories":["`+v.dir+`"],"servers":["early"]}`, 404, `there is no server "early"; `+v.dir+` has late`)
+
+	v.unmark("late", "down")
+	retry(`{"directories":["`+v.dir+`"]}`, 202, `{"matched":[{"url":"`+a.server.URL+`","directory":"`+v.dir+`","servers":["late"]}]}`)
+	v.wants("late", "connected")
+	out.eventually("its tools are told of", func(e watch.Event) bool {
+		return e.Type == watch.ToolsChanged && e.Directory == v.dir && e.Server == "late"
+	})
+
+	w.unmark("late", "down")
+	if got, status := w.reconnect(t, "retry", "--wait", patience.String(), "--directory", w.dir); status != 0 || !strings.Contains(got, w.dir+"\tlate\tconnected") {
+		t.Errorf("retry: exit status %d: %s", status, got)
+	}
+	w.wants("late", "connected")
+	if n := unused.starts("a"); n != 0 {
+		t.Errorf("%d processes were started in a directory that nobody named", n)
 	}
 }
 

@@ -146,10 +146,10 @@ func Main(args []string, s System) int {
 		Name:    "mcp-reconnect",
 		Usage:   "make OpenCode get its MCP servers back",
 		Version: plugin.Version,
-		Description: "Run it just before OpenCode: it installs a plugin and adds it to the configuration in\n" +
-			contentVariable + ". In a shell:  eval $(mcp-reconnect env)\n" +
-			"Or start OpenCode through it:         mcp-reconnect run -- opencode\n" +
+		Description: "It installs a plugin and names it in OpenCode's configuration.\n" +
 			"For every OpenCode of yours, once:    mcp-reconnect install\n" +
+			"For what this shell starts:           eval $(mcp-reconnect env)\n" +
+			"Or start OpenCode through it:         mcp-reconnect run -- opencode\n" +
 			"For one that you do not start:        mcp-reconnect watch --url http://HOST:PORT\n\n" +
 			"It is for OpenCode 1, from 1.0.142 on; support of OpenCode 2 is experimental.\n\n" +
 			"Every flag of a command may also be given as a variable, MCP_RECONNECT_<FLAG>, such as\n" +

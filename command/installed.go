@@ -34,7 +34,7 @@ func mustBeThere(l plugin.Location) error {
 		}
 	}
 	return &hintedError{fmt.Errorf("%s: the plugin is not installed", oneline.Text(l.Dir)),
-		"mcp-reconnect env installs it; another directory can be given by --data-dir"}
+		"mcp-reconnect install, or mcp-reconnect env, installs it; another directory can be given by --data-dir"}
 }
 
 // hintOf adds a hint to errors of package state.

@@ -271,11 +271,11 @@ func TestWatchLooksWhereItIsTold(t *testing.T) {
 	}
 	retry("", 404, "no directory is in use")
 	retry(`{"directories":["`+v.dir+`/none"]}`, 404, "no directory on this machine")
-	retry(`{"directories":["`+v.dir+`"],"servers":["early"]}`, 404, `there is no server "early"; `+v.dir+` has late`)
 
 	v.unmark("late", "down")
 	retry(`{"directories":["`+v.dir+`"]}`, 202, `{"matched":[{"url":"`+a.server.URL+`","directory":"`+v.dir+`","servers":["late"]}]}`)
-	v.wants("late", "connected")
+	v.eventually("it is back", func() bool { return v.state("late") == "connected" })
+	retry(`{"directories":["`+v.dir+`"],"servers":["early"]}`, 404, `there is no server "early"; `+v.dir+` has late`)
 	out.eventually("its tools are told of", func(e watch.Event) bool {
 		return e.Type == watch.ToolsChanged && e.Directory == v.dir && e.Server == "late"
 	})

@@ -39,6 +39,9 @@ func (o retryOptions) await(c concerned, at time.Time, s System) (fates []fate, 
 		concerned := c.instances
 		if c.appears {
 			concerned = o.concerned(found).instances
+			for n := range concerned { // before, nothing was known of it
+				concerned[n].Started, concerned[n].Known, concerned[n].Servers = false, false, nil
+			}
 		}
 		fates, now = nil, nil
 		starting := c.appears && len(concerned) == 0

@@ -200,7 +200,10 @@ func steered(t *testing.T, a *app, url string) {
 // TestSteeredAfterItsDirectoryWasRemoved: somebody removes a directory of ours while
 // OpenCode runs, or both, and installs anew.
 func TestSteeredAfterItsDirectoryWasRemoved(t *testing.T) {
-	a := launch(t, patient)
+	steeredWithoutDirectories(t, launch(t, patient))
+}
+
+func steeredWithoutDirectories(t *testing.T, a *app) {
 	w, unused := a.project(t).stdios("a"), a.project(t).stdios("b")
 	unused.post("/session")
 	w.prompt("hello")

@@ -61,6 +61,7 @@ func TestVersions(t *testing.T) {
 				{"late remote", func(t *testing.T, a *app) { remotes(t, a, tt.signIn) }},
 				{"switched off", switchedOff},
 				{"killed", tt.killed},
+				{"asked for", askedFor},
 				{"first prompt", firstPrompt},
 				{"password", func(t *testing.T, _ *app) {
 					s := persistent(tt.version)
@@ -81,6 +82,11 @@ func TestVersions(t *testing.T) {
 					s := persistent(tt.version)
 					s.installs = true
 					late(t, launch(t, s))
+				}},
+				{"directories removed", func(t *testing.T, _ *app) {
+					s := patient
+					s.version = tt.version
+					steeredWithoutDirectories(t, launch(t, s))
 				}},
 				{"terminal", func(t *testing.T, _ *app) { terminalUI(t, tt.version) }},
 			}
@@ -132,6 +138,24 @@ func late(t *testing.T, a *app) {
 		if n := u.starts("late"); n != 0 {
 			t.Errorf("%d processes were started in an unused directory", n)
 		}
+	}
+}
+
+// askedFor: nobody prompts, and a client has read the status; somebody names the directory.
+func askedFor(t *testing.T, a *app) {
+	w := a.project(t)
+	w.mark("late", "down")
+	w.configure(mcp{"late": w.stdio("late"), "off": with(w.stdio("off"), "enabled", false)})
+	w.post("/session")
+	w.wants("late", "failed") // which reads the status
+	w.eventually("status tells of the directory", func() bool { return w.line("-") != nil && w.line("-")[3] == "unused" })
+	w.unmark("late", "down")
+	if out, status := w.reconnect(t, "retry", "--directory", w.dir); status != 0 || !strings.Contains(out, w.dir+"\tlate\tconnected\t") {
+		t.Errorf("exit status %d: %s", status, out)
+	}
+	w.wants("late", "connected")
+	if n := w.starts("off"); n != 0 {
+		t.Errorf("the disabled one was started %d times", n)
 	}
 }
 

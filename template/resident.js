@@ -224,9 +224,10 @@ function createResident(directory, host) {
     return time === undefined ? null : Math.round(Date.now() + time - now())
   }
 
-  // Called when something changed in the state directory.
+  // Called when something changed in the state directory. Returns whether our file is there.
   function look(control) {
-    if (!store.saved()) {
+    const saved = store.saved()
+    if (!saved) {
       // Somebody removed it, perhaps with its directory, which may be there again.
       unsaved = 0
       cancel(saveTimer)
@@ -235,6 +236,7 @@ function createResident(directory, host) {
     }
     if (started > 0 || control.retry.use.includes(directory)) steer(control) // else when it is in use
     drain()
+    return saved
   }
 
   // Rule 19. Called when the file may have changed, and before each status read.

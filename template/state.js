@@ -114,8 +114,9 @@ function readControl() {
 }
 
 // Follows the state directory, once for all residents of this process: it costs nothing
-// until something changes there. Each of the listeners is then called with what control says.
-const followed = { listeners: new Set(), stop: undefined, timer: null }
+// until something changes there. Each of the listeners is then called with what control
+// says, and returns whether its own file is still there.
+const followed = { listeners: new Set(), stop: undefined, looking: false, timer: null }
 
 function followControl(listener) {
   if (!home) return () => {}
@@ -131,39 +132,46 @@ function openWatch() {
   try {
     const watcher = fs.watch(stateDirectory, { persistent: false }, noteChange)
     followed.stop = () => watcher.close()
-    watcher.on("error", noteChange)
+    watcher.on("error", lookNowAndThen)
     watcher.unref?.()
   } catch {
-    // For want of inotify watches, say, or of the directory, it is looked at.
-    try {
-      fs.watchFile(stateDirectory, { interval: WATCH_INTERVAL, persistent: false }, noteChange)
-      followed.stop = () => fs.unwatchFile(stateDirectory, noteChange)
-    } catch {}
+    lookNowAndThen() // for want of inotify watches, say
   }
 }
 
 function closeWatch() {
   clearTimeout(followed.timer)
-  followed.timer = null
   try {
     followed.stop?.()
   } catch {}
-  followed.stop = undefined
+  Object.assign(followed, { stop: undefined, looking: false, timer: null })
+}
+
+function lookNowAndThen() {
+  closeWatch()
+  try {
+    fs.watchFile(stateDirectory, { interval: WATCH_INTERVAL, persistent: false }, noteChange)
+    Object.assign(followed, { stop: () => fs.unwatchFile(stateDirectory, noteChange), looking: true })
+  } catch {}
 }
 
 // Bun tells of a temporary file and keeps silent of its renaming, if that follows within
-// 16 ms: what counts is what is there a while later. The directory itself may have been
-// removed, and made anew, so the watch is as well, before control is read.
+// 16 ms: what counts is what is there a while later.
 function noteChange() {
   followed.timer ??= setTimeout(() => {
-    closeWatch()
-    openWatch()
+    followed.timer = null
     const control = readControl()
+    let there = true
     for (const listener of followed.listeners) {
       try {
-        listener(control)
+        there = listener(control) && there
       } catch {}
     }
+    if (there || followed.looking || !followed.stop) return
+    // The directory was removed. Not every Bun (up to OpenCode 1.3.2) can watch one again
+    // that was made anew.
+    lookNowAndThen()
+    noteChange()
   }, STEER_DELAY)
   followed.timer?.unref?.()
 }

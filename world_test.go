@@ -67,7 +67,7 @@ func (a *app) pluginFiles(t testing.TB) string {
 		}
 		return err
 	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // nobody made one for what is only watched
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // without a plugin there stays none
 		t.Error(err)
 	}
 	return files.String()

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -91,16 +92,18 @@ func (c subcommand) completion(before []string, word string) completion {
 	name, _, assigned := strings.Cut(word, "=")
 	switch {
 	case p.pending != nil:
-		return p.pending.completion("")
+		p.set(c.Flags) // --data-dir, say, decides what there is
+		return p.pending.completion("", word)
 	case flag && assigned:
 		if f := findFlag(c.Flags, word); f != nil {
-			return f.completion(name + "=")
+			p.set(c.Flags)
+			return f.completion(name+"=", word)
 		}
 		return completion{}
 	case c.arguments == nil && (p.ended || len(p.arguments) > 0):
 		return completion{} // an error already
 	case c.arguments != nil && !flag:
-		p.set(c.Flags) // --data-dir, say, decides what there is
+		p.set(c.Flags)
 		var words []candidate
 		for _, argument := range c.arguments(p.arguments) {
 			if p.ended || !strings.HasPrefix(argument.word, "-") { // which would be a flag
@@ -121,14 +124,17 @@ func (c subcommand) completion(before []string, word string) completion {
 }
 
 // completion completes a flag's value, which may stand behind "--flag=".
-func (f *flagText) completion(prefix string) completion {
+func (f *flagText) completion(prefix, word string) completion {
 	choices := f.choices
-	switch f.value {
-	case "FILE":
+	if f.known != nil {
+		choices = f.known()
+	}
+	switch {
+	case f.value == "FILE":
 		return completion{kind: "files"}
-	case "DIR":
+	case f.value == "DIR" && !slices.ContainsFunc(choices, func(c string) bool { return strings.HasPrefix(prefix+c, word) }):
 		return completion{kind: "dirs"}
-	case "": // on or off
+	case f.value == "": // on or off
 		choices = []string{"true", "false"}
 	}
 	var words []candidate

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mcp-reconnect/mcp-reconnect/state"
+	"github.com/mcp-reconnect/mcp-reconnect/watch"
 )
 
 // answerInterval is how often answers of plugins are looked for.
@@ -23,14 +24,20 @@ type fate struct {
 	untouched bool // it was connected, and nothing was done
 }
 
-// startLimit is how long OpenCode may take to start the servers of a directory, so that
-// its first status is known: 30 s for each, at once.
-const startLimit = 45 * time.Second
+const (
+	// startLimit is how long OpenCode may take to start the servers of a directory, so that
+	// its first status is known: 30 s for each, at once.
+	startLimit = 45 * time.Second
+	// connectLimit is how long a watch has to make a connection: a second to read what it is
+	// told (rule 19), and one to connect.
+	connectLimit = 2 * time.Second
+)
 
-// await waits for what becomes of the servers that the retry is about. It returns what is
-// known of the instances in the end as well.
-func (o retryOptions) await(c concerned, at time.Time, s System) (fates []fate, now []state.Instance, err error) {
+// await waits for what becomes of the servers that the retry is about, until done says
+// that it is enough. It returns what is known of the instances in the end as well.
+func (o retryOptions) await(c concerned, at time.Time, done func([]fate) bool, s System) (fates []fate, now []state.Instance, err error) {
 	begun := time.Now()
+	from := begun // servers are tried when the first status is known
 	for said := false; ; time.Sleep(answerInterval) {
 		found, err := state.Read(o.location.StateDir)
 		if err != nil {
@@ -38,35 +45,58 @@ func (o retryOptions) await(c concerned, at time.Time, s System) (fates []fate, 
 		}
 		concerned := c.instances
 		if c.appears {
-			concerned = o.concerned(found).instances
-			for n := range concerned { // before, nothing was known of it
-				concerned[n].Started, concerned[n].Known, concerned[n].Servers = false, false, nil
-			}
+			concerned, at = appeared(o.concerned(found).instances), time.Time{}
 		}
 		fates, now = nil, nil
-		starting := c.appears && len(concerned) == 0
+		starting := false
 		for _, i := range concerned {
 			is := instanceOf(found.List, i)
 			if is != nil {
 				now = append(now, *is)
-				starting = starting || !i.Known && !is.Known && !is.RetriedAt.Before(at)
+				starting = starting || !isKnown(i) && !isKnown(*is) && !is.RetriedAt.Before(at)
 			}
 			fates = append(fates, o.fates(i, is, at)...)
 		}
-		pending := starting || slices.ContainsFunc(fates, func(f fate) bool { return !f.final })
+		absent := c.appears && len(concerned) == 0
 		waited := time.Since(begun)
-		limit := o.wait
-		if o.patient && starting && !c.appears {
-			limit = startLimit
+		over := time.Since(from) > o.wait
+		if o.patient && starting {
+			from, over = time.Now(), waited > max(o.wait, startLimit)
 		}
-		if !pending || waited > limit {
+		if over || !absent && done(fates) {
 			return fates, now, nil
 		}
-		if starting && !said && waited > time.Second && s.StderrTerminal {
+		if (starting || absent) && !said && waited > time.Second && s.StderrTerminal {
 			said = true
-			fmt.Fprintln(s.Stderr, "mcp-reconnect: waiting for the first status, for which OpenCode starts the servers")
+			what := "the first status, for which OpenCode starts the servers"
+			if absent {
+				what = "a watch to look there"
+			}
+			fmt.Fprintf(s.Stderr, "mcp-reconnect: waiting for %s\n", what)
 		}
 	}
+}
+
+// appeared are instances that were not there when the retry was asked for, as they were
+// then: nothing is known of them.
+func appeared(list []state.Instance) []state.Instance {
+	var before []state.Instance
+	for _, i := range list {
+		before = append(before, state.Instance{Pid: i.Pid, Watch: i.Watch, URL: i.URL, Directory: i.Directory})
+	}
+	return before
+}
+
+// isKnown reports whether it is known what servers there are.
+func isKnown(i state.Instance) bool { return i.Known || len(i.Servers) > 0 }
+
+func isFinal(fates []fate) bool {
+	return !slices.ContainsFunc(fates, func(f fate) bool { return !f.final })
+}
+
+// hasStatus reports whether it is known of each what servers there are.
+func hasStatus(fates []fate) bool {
+	return !slices.ContainsFunc(fates, func(f fate) bool { return f.name == "" && !f.final })
 }
 
 // instanceOf returns what is known of an instance by now, or nil if it is no more.
@@ -87,10 +117,11 @@ func (o retryOptions) fates(before state.Instance, now *state.Instance, at time.
 	switch {
 	case now == nil:
 		now = &state.Instance{}
-		f.result, f.final = "its OpenCode or its directory was closed", true
+		// Without a server that it was about, nothing was tried.
+		f.result, f.final, f.failed = "its OpenCode or its directory was closed", true, !isKnown(before)
 	case now.RetriedAt.Before(at):
 		f.result, f.failed = "OpenCode has not answered yet", true
-	case !now.Known && len(now.Servers) == 0:
+	case !isKnown(*now):
 		f.result, f.failed = "its status is not known yet", true
 	}
 	var names []string
@@ -100,7 +131,7 @@ func (o retryOptions) fates(before state.Instance, now *state.Instance, at time.
 			names = append(names, server.Name)
 		}
 	}
-	if len(names) == 0 && f.result != "" && !f.final {
+	if len(names) == 0 && f.result != "" && (!f.final || f.failed) {
 		names = []string{""}
 	}
 	var all []fate
@@ -137,14 +168,9 @@ func (f *fate) see(server *state.Server, o retryOptions) {
 	}
 }
 
-// report prints fates. One that failed is a finding, with the exit status of one.
-func report(fates []fate, s System) error {
-	if len(fates) == 0 {
-		fmt.Fprintln(s.Stderr, "mcp-reconnect: no server is failed")
-		return nil
-	}
+// report prints fates, and reports whether one of them failed.
+func report(fates []fate, s System) (failed bool, err error) {
 	t := table{heading: []string{"OPENCODE", "DIRECTORY", "SERVER", "RESULT", "ERROR"}}
-	failed := false
 	for _, f := range fates {
 		failed = failed || f.failed
 		t.add(processOf(f.instance), f.instance.Directory, f.name, f.result, f.err)
@@ -153,8 +179,42 @@ func report(fates []fate, s System) error {
 	if s.StdoutTerminal {
 		text = t.columns(s.StdoutWidth())
 	}
-	if err := s.print(text); err != nil || !failed {
-		return err
-	}
-	return &exitError{status: 1}
+	return failed, s.print(text)
 }
+
+// awaitWatches waits for the connections of watches that a retry has made anew.
+func (o retryOptions) awaitWatches(before []state.Watch) ([]fate, error) {
+	for begun := time.Now(); ; time.Sleep(answerInterval) {
+		found, err := state.Read(o.location.StateDir)
+		if err != nil {
+			return nil, err
+		}
+		var fates []fate
+		for _, w := range before {
+			fates = append(fates, reconnected(w, found.Watches))
+		}
+		waited := time.Since(begun)
+		pending := func(f fate) bool { return !f.final && (f.result == watch.Connecting || waited < connectLimit) }
+		if waited > o.wait || !slices.ContainsFunc(fates, pending) {
+			return fates, nil
+		}
+	}
+}
+
+// reconnected is what became of a watch's connection.
+func reconnected(before state.Watch, now []state.Watch) fate {
+	f := fate{instance: state.Instance{Pid: before.Pid, Watch: true, URL: before.URL}}
+	n := slices.IndexFunc(now, func(w state.Watch) bool { return w.Pid == before.Pid && w.URL == before.URL })
+	switch {
+	case n < 0:
+		f.result, f.final, f.failed = "its watch has ended", true, true
+	case isConnected(now[n]):
+		f.result, f.final = "connected", true
+	default:
+		f.result, f.failed, f.err = now[n].State, true, now[n].Error
+	}
+	return f
+}
+
+// isConnected reports whether the watch has its stream of events.
+func isConnected(w state.Watch) bool { return w.State == watch.Connected || w.State == watch.Idle }

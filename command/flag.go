@@ -20,6 +20,7 @@ type flagText struct {
 	choices  []string // the values, where they can be listed
 	initial  string   // the default, in help
 	category string
+	known    func() []string // for completion: values that there are now, among others
 
 	given []string // on the command line
 }

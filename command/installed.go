@@ -37,6 +37,24 @@ func mustBeThere(l plugin.Location) error {
 		"mcp-reconnect install, or mcp-reconnect env, installs it; another directory can be given by --data-dir"}
 }
 
+// asGiven is a flag as it stands on the command line, if it does, for a command to copy. What
+// its variable says holds for that one, too.
+func asGiven(flag *flagText) []string {
+	if !flag.IsSet() {
+		return nil
+	}
+	return []string{"--" + flag.name, flag.given[len(flag.given)-1]}
+}
+
+// commandLine is a command of ours that a person can copy into a shell.
+func commandLine(words ...string) string {
+	line := "mcp-reconnect"
+	for _, word := range words {
+		line += " " + oneline.Word(word)
+	}
+	return oneline.Text(line)
+}
+
 // hintOf adds a hint to errors of package state.
 func hintOf(err error) error {
 	var foreign *state.ForeignError
@@ -71,5 +89,20 @@ func seenServers(flag *flagText, s System) func(given []string) []candidate {
 			}
 		}
 		return names
+	}
+}
+
+// openDirectories completes directories: those that running OpenCodes have open.
+func openDirectories(flag *flagText, s System) func() []string {
+	return func() []string {
+		location, err := located(flag, s)
+		if err != nil {
+			return nil
+		}
+		found, err := state.Read(location.StateDir)
+		if err != nil {
+			return nil
+		}
+		return directoriesOf(found.List)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/mcp-reconnect/mcp-reconnect/state"
 )
 
-// answerTime is how long plugins have to show that they heard: twice the second that
-// rule 19 gives them.
-const answerTime = 2 * time.Second
+// answerTime is how long plugins have to show that they heard, on a busy machine, too:
+// rule 19 gives them a second.
+const answerTime = 5 * time.Second
 
 // pauseCommand is the command that pauses, or resumes.
 func pauseCommand(s System, paused bool) *cli.Command {
@@ -55,13 +55,28 @@ func runPause(dir string, paused bool, s System) error {
 	if err := s.print(fmt.Sprintf("reconnecting %s; directories in use: %d\n", what, obeying+len(others))); err != nil {
 		return err
 	}
+	if len(others) == 0 {
+		return nil
+	}
+	var lines []string
 	for _, i := range others {
-		fmt.Fprintf(s.Stderr, "mcp-reconnect: OpenCode %s has not answered yet for %s\n", processOf(i), oneline.Text(i.Directory))
+		lines = append(lines, fmt.Sprintf("OpenCode %s has not answered yet for %s", processOf(i), oneline.Text(i.Directory)))
 	}
-	if len(others) > 0 {
-		return &exitError{status: 1}
+	sayLines(lines, "have not answered either", s)
+	fmt.Fprintln(s.Stderr, "mcp-reconnect: hint: it obeys when it goes on; if it hangs, restart it")
+	return &exitError{status: 1}
+}
+
+// sayLines writes lines on standard error, five at most, and how many more there are.
+func sayLines(lines []string, more string, s System) {
+	const most = 5
+	for n, line := range lines {
+		if n == most {
+			fmt.Fprintf(s.Stderr, "mcp-reconnect: and %d %s\n", len(lines)-n, more)
+			return
+		}
+		fmt.Fprintf(s.Stderr, "mcp-reconnect: %s\n", line)
 	}
-	return nil
 }
 
 // waitFor waits until something holds for every instance in use, for so long at most,

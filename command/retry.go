@@ -17,12 +17,13 @@ import (
 )
 
 func retryCommand(s System) subcommand {
+	data := newInstalledFlag()
 	flags := retryFlags{
 		all:       &flagText{name: "all", usage: "try every failed server, as without names"},
 		force:     &flagText{name: "force", usage: "restart the named servers that are connected, too"},
-		directory: &flagText{name: "directory", value: "DIR", usage: "in this project directory alone, whether it is in use or only open"},
-		wait:      &flagText{name: "wait", value: "DURATION", usage: "wait so long for what becomes of it; 0s to 1h", initial: "10s"},
-		dataDir:   newInstalledFlag(),
+		directory: &flagText{name: "directory", value: "DIR", usage: "in this project directory alone, whether it is in use or only open", known: openDirectories(data, s)},
+		wait:      &flagText{name: "wait", value: "DURATION", usage: "wait so long for what becomes of it; 0s to 1h", initial: "10s, and 45s for a first status"},
+		dataDir:   data,
 	}
 	return subcommand{
 		Command: &cli.Command{
@@ -51,7 +52,8 @@ type retryOptions struct {
 	directory string   // "" means all
 	here      string   // the working directory, or "" if there is none
 	wait      time.Duration
-	patient   bool // wait is the default: where servers are started first, it takes longer
+	patient   bool     // wait is the default: where servers are started first, it takes longer
+	dataDir   []string // the flag for it, if it was given on the command line
 }
 
 func (f retryFlags) options(names []string, s System) (retryOptions, error) {
@@ -96,6 +98,7 @@ func (f retryFlags) options(names []string, s System) (retryOptions, error) {
 			return o, wait.problem("%v is out of range (0s to 1h)", o.wait)
 		}
 	}
+	o.dataDir = asGiven(f.dataDir)
 	o.location, err = located(f.dataDir, s)
 	return o, err
 }
@@ -109,7 +112,7 @@ func runRetry(o retryOptions, s System) error {
 		return hintOf(err)
 	}
 	if control.Paused {
-		return &hintedError{errors.New("reconnecting is paused"), "mcp-reconnect resume"}
+		return &hintedError{errors.New("reconnecting is paused"), o.commandLine("resume")}
 	}
 	found, err := state.Read(o.location.StateDir)
 	if err != nil {
@@ -117,41 +120,106 @@ func runRetry(o retryOptions, s System) error {
 	}
 	c := o.concerned(found)
 	if len(c.instances) == 0 && !c.appears {
-		return o.nowhere(c, s)
+		return o.nowhere(c, found, s)
 	}
-	if unknown := o.unknown(c.instances); unknown != "" {
-		return unknownServer(unknown, c.instances, s)
+	if lines := o.unknown(c.instances, c.instances); lines != nil {
+		sayLines(lines, "more directories without it", s)
+		return &exitError{status: 1}
 	}
+	// What is restarted is known to be connected: the status comes first.
+	if o.force && o.wait > 0 && (c.appears || !allKnown(c.instances)) {
+		first, begun := o, time.Now()
+		first.force = false
+		fates, now, err := first.ask(c, hasStatus, s)
+		if err != nil {
+			return err
+		}
+		if len(now) == 0 || !hasStatus(fates) {
+			return o.conclude(c, fates, now, s)
+		}
+		c.instances, c.appears = now, false
+		if o.directory != "" { // as their OpenCodes call it
+			c.directories = directoriesOf(now)
+		}
+		if !o.patient {
+			o.wait = max(0, o.wait-time.Since(begun))
+		}
+	}
+	if o.wait == 0 {
+		_, err := state.RequestRetry(o.location.StateDir, o.request(c))
+		if err == nil {
+			fmt.Fprintln(s.Stderr, "mcp-reconnect: asked, and not waited for")
+			o.nameUnused(c.unused, s)
+		}
+		return hintOf(err)
+	}
+	fates, now, err := o.ask(c, isFinal, s)
+	if err != nil {
+		return err
+	}
+	return o.conclude(c, fates, now, s)
+}
+
+// request is what running plugins and watches are told.
+func (o retryOptions) request(c concerned) state.Retry {
 	asked := state.Retry{Servers: o.servers, Directories: c.directories, Use: c.use}
 	if o.force {
 		asked.Force = o.servers
 	}
-	at, err := state.RequestRetry(o.location.StateDir, asked)
+	return asked
+}
+
+// ask has the servers tried, and waits for what becomes of them.
+func (o retryOptions) ask(c concerned, done func([]fate) bool, s System) ([]fate, []state.Instance, error) {
+	at, err := state.RequestRetry(o.location.StateDir, o.request(c))
 	if err != nil {
-		return hintOf(err)
+		return nil, nil, hintOf(err)
 	}
-	nameUnused(c.unused, s)
-	if o.wait == 0 {
-		fmt.Fprintln(s.Stderr, "mcp-reconnect: asked, and not waited for")
-		return nil
-	}
-	fates, now, err := o.await(c, at, s)
-	if err != nil {
-		return err
-	}
+	return o.await(c, at, done, s)
+}
+
+// conclude says what became of a retry, and what else there is to do.
+func (o retryOptions) conclude(c concerned, fates []fate, now []state.Instance, s System) error {
 	if len(now) == 0 && c.appears {
-		return &hintedError{fmt.Errorf("no watch has found %s in its OpenCode", oneline.Text(o.directory)), "mcp-reconnect status shows which OpenCodes are watched"}
+		return &hintedError{fmt.Errorf("no watch has found %s in its OpenCode", oneline.Text(o.directory)), o.commandLine("status") + " shows which OpenCodes are watched"}
 	}
-	for _, name := range o.servers { // where it was not known before what servers there are
-		if !slices.ContainsFunc(fates, func(f fate) bool { return f.name == name || f.name == "" }) {
-			return unknownServer(name, now, s)
+	unknown := o.unknown(slices.Concat(c.instances, now), now) // where it was not known before
+	failed := unknown != nil
+	switch {
+	case len(fates) > 0:
+		still, err := report(fates, s)
+		if err != nil {
+			return err
+		}
+		failed = failed || still
+	case !failed:
+		fmt.Fprintln(s.Stderr, "mcp-reconnect: no server is failed")
+	}
+	sayLines(unknown, "more directories without it", s)
+	o.hintForce(fates, s)
+	o.nameUnused(c.unused, s)
+	if failed {
+		return &exitError{status: 1}
+	}
+	return nil
+}
+
+// hintForce says how servers are restarted that were left alone.
+func (o retryOptions) hintForce(fates []fate, s System) {
+	var names []string
+	for _, f := range fates {
+		if f.untouched && !slices.Contains(names, f.name) {
+			names = append(names, f.name)
 		}
 	}
-	err = report(fates, s)
-	if slices.ContainsFunc(fates, func(f fate) bool { return f.untouched }) {
-		fmt.Fprintln(s.Stderr, "mcp-reconnect: hint: to restart a server that is connected: mcp-reconnect retry --force SERVER")
+	if len(names) == 0 {
+		return
 	}
-	return err
+	words := append([]string{"--force"}, names...)
+	if o.directory != "" {
+		words = append(words, "--directory", o.directory)
+	}
+	fmt.Fprintf(s.Stderr, "mcp-reconnect: hint: to restart what is connected: %s\n", o.commandLine("retry", words...))
 }
 
 // What a retry concerns.
@@ -196,94 +264,127 @@ func (o retryOptions) concerned(found state.Instances) (c concerned) {
 	return c
 }
 
-// nearest returns the directory that is open and that a path is in, or "".
-func nearest(path string, instances []state.Instance) string {
-	for path != "" {
-		for _, i := range instances {
-			if sameDirectory(path, i.Directory) {
-				return path
-			}
-		}
-		parent := filepath.Dir(path)
-		if parent == path {
-			break
-		}
-		path = parent
-	}
-	return ""
-}
-
-// nowhere is the error where there is nothing to try.
-func (o retryOptions) nowhere(c concerned, s System) error {
-	if o.directory != "" {
-		return &hintedError{fmt.Errorf("no running OpenCode that has loaded the plugin has %s open", oneline.Text(o.directory)),
-			"open it in OpenCode first; mcp-reconnect status shows what is open"}
-	}
-	// A watch may still wait for its OpenCode.
-	if _, err := state.RequestRetry(o.location.StateDir, state.Retry{}); err != nil {
-		return hintOf(err)
-	}
-	nameUnused(c.unused, s)
-	return &hintedError{errors.New("there is nothing to try: no directory is in use in an OpenCode that has loaded the plugin from " +
-		oneline.Text(o.location.Dir) + ", or that is watched"), "send a prompt, or name a directory by --directory"}
-}
-
-// mostNamed is how many directories a message names.
-const mostNamed = 5
-
-// nameUnused tells of directories that are open and were left alone, with what to do.
-func nameUnused(instances []state.Instance, s System) {
+func directoriesOf(instances []state.Instance) []string {
 	var directories []string
 	for _, i := range instances {
 		directories = append(directories, i.Directory)
 	}
 	slices.Sort(directories)
-	for n, directory := range slices.Compact(directories) {
-		if n == mostNamed {
-			fmt.Fprintln(s.Stderr, "mcp-reconnect: more are open, and not in use; mcp-reconnect status lists them")
-			return
-		}
-		fmt.Fprintf(s.Stderr, "mcp-reconnect: open, and not in use: %s; to try there: mcp-reconnect retry --directory %s\n",
-			oneline.Text(directory), oneline.Text(oneline.Word(directory)))
-	}
+	return slices.Compact(directories)
 }
 
-// unknown returns the first name that no instance has, or "". As long as what one has is
-// not known, it may have any.
-func (o retryOptions) unknown(instances []state.Instance) string {
-	for _, name := range o.servers {
-		if !slices.ContainsFunc(instances, func(i state.Instance) bool { return !i.Known || serverOf(i, name) != nil }) {
-			return name
+// nearest returns the directory that is open and that a path is in, or "".
+func nearest(path string, instances []state.Instance) string {
+	real, _ := filepath.EvalSymlinks(path) // as OpenCode knows its own
+	for _, path := range []string{real, path} {
+		for filepath.IsAbs(path) {
+			if slices.ContainsFunc(instances, func(i state.Instance) bool { return sameDirectory(path, i.Directory) }) {
+				return path
+			}
+			parent := filepath.Dir(path)
+			if parent == path {
+				break
+			}
+			path = parent
 		}
 	}
 	return ""
 }
 
-// unknownServer says which servers there are instead.
-func unknownServer(name string, instances []state.Instance, s System) error {
-	var said []string
+// nowhere is the answer where there is no server to try.
+func (o retryOptions) nowhere(c concerned, found state.Instances, s System) error {
+	if o.directory != "" {
+		hint := "open it in OpenCode first; " + o.commandLine("status") + " shows what is open"
+		if above := nearest(filepath.Dir(o.directory), found.List); above != "" {
+			hint = "one above it is open: " + o.commandLine("retry", "--directory", above)
+		}
+		return &hintedError{fmt.Errorf("no running OpenCode that has loaded the plugin has %s open", oneline.Text(o.directory)), hint}
+	}
+	// A watch may still wait for its OpenCode: it tries to connect at once.
+	if _, err := state.RequestRetry(o.location.StateDir, state.Retry{}); err != nil {
+		return hintOf(err)
+	}
+	waiting := slices.DeleteFunc(slices.Clone(found.Watches), isConnected)
+	if len(waiting) > 0 && len(o.servers) == 0 {
+		return o.retryWatches(c, waiting, s)
+	}
+	nothing := "there is nothing to try: no directory is in use in an OpenCode that has loaded the plugin from " + oneline.Text(o.location.Dir) + ", or that is watched"
+	if len(c.unused) > 0 {
+		fmt.Fprintf(s.Stderr, "mcp-reconnect: %s\n", nothing)
+		o.nameUnused(c.unused, s)
+		return &exitError{status: 1}
+	}
+	return &hintedError{errors.New(nothing), "send a prompt, or name a directory by --directory"}
+}
+
+// retryWatches says what became of the connections that watches have made anew.
+func (o retryOptions) retryWatches(c concerned, waiting []state.Watch, s System) error {
+	if o.wait == 0 {
+		fmt.Fprintln(s.Stderr, "mcp-reconnect: asked, and not waited for")
+		return nil
+	}
+	fates, err := o.awaitWatches(waiting)
+	if err != nil {
+		return err
+	}
+	failed, err := report(fates, s)
+	o.nameUnused(c.unused, s)
+	if err == nil && failed {
+		err = &exitError{status: 1}
+	}
+	return err
+}
+
+// nameUnused tells of directories that are open and were left alone, with what to do.
+func (o retryOptions) nameUnused(instances []state.Instance, s System) {
+	var lines []string
 	for _, i := range instances {
-		var names []string
+		line := fmt.Sprintf("open, and not in use: %s; to try there: %s", oneline.Text(i.Directory), o.commandLine("retry", "--directory", i.Directory))
+		if !slices.Contains(lines, line) { // of several OpenCodes
+			lines = append(lines, line)
+		}
+	}
+	sayLines(lines, "more, which "+o.commandLine("status")+" lists", s)
+}
+
+// commandLine is a command of ours for the same data directory.
+func (o retryOptions) commandLine(command string, words ...string) string {
+	return commandLine(slices.Concat([]string{command}, o.dataDir, words)...)
+}
+
+// unknown are lines about the named servers that no instance in list has: what each of
+// those in shown has instead. As long as what one has is not known, it may have any.
+func (o retryOptions) unknown(list, shown []state.Instance) []string {
+	var names []string
+	for _, name := range o.servers {
+		if !slices.ContainsFunc(list, func(i state.Instance) bool { return serverOf(i, name) != nil }) {
+			names = append(names, `"`+oneline.Text(name)+`"`)
+		}
+	}
+	if len(names) == 0 || !allKnown(shown) {
+		return nil
+	}
+	var lines []string
+	for _, i := range shown {
+		var has []string
 		for _, server := range i.Servers {
-			names = append(names, oneline.Text(server.Name))
+			has = append(has, oneline.Text(server.Name))
 		}
-		slices.Sort(names)
-		has := "none"
-		if len(names) > 0 {
-			has = strings.Join(names, ", ")
+		slices.Sort(has)
+		if has == nil {
+			has = []string{"none"}
 		}
-		text := fmt.Sprintf("%s has no server %q; it has %s", oneline.Text(i.Directory), oneline.Text(name), has)
-		if !slices.Contains(said, text) {
-			said = append(said, text)
+		line := fmt.Sprintf("%s has no server %s; it has %s", oneline.Text(i.Directory), strings.Join(names, " or "), strings.Join(has, ", "))
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
 		}
 	}
-	if len(said) > mostNamed {
-		said = append(said[:mostNamed], fmt.Sprintf("%d more directories have none of that name either", len(said)-mostNamed))
-	}
-	for _, text := range said[:len(said)-1] {
-		fmt.Fprintf(s.Stderr, "mcp-reconnect: %s\n", text)
-	}
-	return errors.New(said[len(said)-1])
+	return lines
+}
+
+// allKnown reports whether there are instances, and it is known what servers each has.
+func allKnown(list []state.Instance) bool {
+	return len(list) > 0 && !slices.ContainsFunc(list, func(i state.Instance) bool { return !isKnown(i) })
 }
 
 // sameDirectory reports whether two paths name one directory, symbolic links or not.

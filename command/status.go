@@ -50,6 +50,7 @@ type statusFlags struct{ format, watch, dataDir *flagText }
 type statusOptions struct {
 	plugin.Location
 	json, watch bool
+	dataDir     []string // the flag for it, if it was given on the command line
 }
 
 func (f statusFlags) options(s System) (statusOptions, error) {
@@ -62,6 +63,7 @@ func (f statusFlags) options(s System) (statusOptions, error) {
 	if o.watch, err = f.watch.on(s); err != nil {
 		return o, err
 	}
+	o.dataDir = asGiven(f.dataDir)
 	o.Location, err = located(f.dataDir, s)
 	return o, err
 }
@@ -135,7 +137,7 @@ func (o statusOptions) look(s System, now time.Time) (text string, notes []strin
 		notes = append(notes, "no running OpenCode has loaded the plugin from "+oneline.Text(o.Dir)+", and no watch runs")
 	}
 	if control.Paused {
-		notes = append(notes, "reconnecting is paused; mcp-reconnect resume ends that")
+		notes = append(notes, "reconnecting is paused; "+commandLine(append([]string{"resume"}, o.dataDir...)...)+" ends that")
 	}
 	if former := state.Former(o.Dir); len(former) > 0 {
 		notes = append(notes, fmt.Sprintf("not shown, as they have loaded an earlier mcp-reconnect, which pause and retry do not reach before they are restarted: OpenCode %s", joined(former)))
@@ -150,7 +152,7 @@ func (o statusOptions) look(s System, now time.Time) (text string, notes []strin
 	case o.json:
 		text, err = statusJSON(o, found, control, !o.watch)
 	case s.StdoutTerminal:
-		text = statusTables(found, now, s.StdoutWidth())
+		text = statusTables(o, found, now, s.StdoutWidth())
 	default:
 		text = statusLines(found)
 	}
@@ -197,10 +199,10 @@ func triesOf(server state.Server) string {
 }
 
 // statusTables is a table for each process.
-func statusTables(found state.Instances, now time.Time, width int) string {
+func statusTables(o statusOptions, found state.Instances, now time.Time, width int) string {
 	var parts []string
 	for instances := range processesOf(found.List) {
-		parts = append(parts, statusTable(instances, now, width))
+		parts = append(parts, o.table(headingOf(instances[0], found), instances, now, width))
 	}
 	for _, w := range found.Watches {
 		if w.Directories == 0 {
@@ -212,14 +214,28 @@ func statusTables(found state.Instances, now time.Time, width int) string {
 
 // idleWatch says of a watch that has no directory how its connection is.
 func idleWatch(w state.Watch) string {
-	said := w.State
+	if isConnected(w) {
+		return connectionOf(w) + ", no directory in use yet"
+	}
+	return connectionOf(w)
+}
+
+// connectionOf is how a watch's connection is, for people.
+func connectionOf(w state.Watch) string {
+	said := strings.ReplaceAll(w.State, "_", " ")
 	if w.Error != "" {
 		said += " (" + w.Error + ")"
 	}
-	if w.State == "connected" || w.State == "idle" {
-		said += ", no directory in use yet"
-	}
 	return said
+}
+
+// watchOf returns the watch that manages an instance, if it is known.
+func watchOf(found state.Instances, i state.Instance) (w state.Watch, ok bool) {
+	n := slices.IndexFunc(found.Watches, func(w state.Watch) bool { return i.Watch && w.Pid == i.Pid && w.URL == i.URL })
+	if n < 0 {
+		return w, false
+	}
+	return found.Watches[n], true
 }
 
 // processesOf cuts the instances into those of each process.
@@ -235,8 +251,8 @@ func processesOf(instances []state.Instance) iter.Seq[[]state.Instance] {
 	}
 }
 
-// statusTable is that of one process, and what to do about directories that are not in use.
-func statusTable(instances []state.Instance, now time.Time, width int) string {
+// table is that of one process, and what to do about directories that are not in use.
+func (o statusOptions) table(heading string, instances []state.Instance, now time.Time, width int) string {
 	t := table{heading: []string{"DIRECTORY", "SERVER", "PHASE", "TRIES", "NEXT TRY", "SINCE", "LAST ERROR"}}
 	idle := ""
 	for _, i := range instances {
@@ -257,15 +273,15 @@ func statusTable(instances []state.Instance, now time.Time, width int) string {
 			t.add(i.Directory, server.Name, phaseOf(server), triesOf(server), next, since, server.Error)
 		}
 	}
-	text := headingOf(instances[0]) + "\n" + t.columns(width)
+	text := heading + "\n" + t.columns(width)
 	if idle != "" {
-		text += fmt.Sprintf("unused: nothing is read before the first prompt there, or with --start load.\nTo look now: mcp-reconnect retry --directory %s\n",
-			oneline.Text(oneline.Word(idle)))
+		text += fmt.Sprintf("unused: nothing is read there before the first prompt, unless --start load is set.\nTo look now: %s\n",
+			commandLine(slices.Concat([]string{"retry"}, o.dataDir, []string{"--directory", idle})...))
 	}
 	return text
 }
 
-func headingOf(i state.Instance) string {
+func headingOf(i state.Instance, found state.Instances) string {
 	heading := fmt.Sprintf("OpenCode %d", i.Pid)
 	switch {
 	case i.Watch:
@@ -273,7 +289,11 @@ func headingOf(i state.Instance) string {
 	case i.URL != "": // nothing more to say of one that does not listen
 		heading += " at " + i.URL
 	}
-	return oneline.Text(heading + ", mcp-reconnect " + i.Version)
+	heading += ", mcp-reconnect " + i.Version
+	if w, ok := watchOf(found, i); ok && !isConnected(w) {
+		heading += ": " + connectionOf(w)
+	}
+	return oneline.Text(heading)
 }
 
 // sameProcess reports whether two instances are of one OpenCode. A watch may look after several.
@@ -346,8 +366,8 @@ func statusJSON(o statusOptions, found state.Instances, control state.Control, i
 	for instances := range processesOf(found.List) {
 		first := instances[0]
 		p := process{Pid: first.Pid, URL: first.URL, Watched: first.Watch, Version: first.Version}
-		if n := slices.IndexFunc(found.Watches, func(w state.Watch) bool { return first.Watch && w.Pid == first.Pid && w.URL == first.URL }); n >= 0 {
-			p.State, p.Error = found.Watches[n].State, found.Watches[n].Error
+		if w, ok := watchOf(found, first); ok {
+			p.State, p.Error = w.State, w.Error
 		}
 		for _, i := range instances {
 			shown := instance{i.Directory, i.Started, i.Paused, []server{}}

@@ -19,14 +19,20 @@ func Text(text string) string {
 }
 
 // Word writes a text as one word of a command that people copy: in the quotes of POSIX
-// shells, fish and PowerShell where it needs some.
+// shells and fish, or on Windows of PowerShell, where it needs some.
 func Word(text string) string {
 	plain := "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=+:@%,~"
 	if runtime.GOOS == "windows" {
 		plain += `\`
 	}
-	if text != "" && text[0] != '~' && strings.Trim(text, plain) == "" {
+	switch {
+	case text != "" && !strings.ContainsRune("~=@", rune(text[0])) && strings.Trim(text, plain) == "": // zsh looks for =ls, PowerShell for @x
 		return text
+	case runtime.GOOS == "windows":
+		return "'" + strings.ReplaceAll(text, "'", "''") + "'"
 	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+	return "'" + outOfQuotes.Replace(text) + "'"
 }
+
+// outOfQuotes puts what single quotes do not keep outside of them: in fish, that is a backslash, too.
+var outOfQuotes = strings.NewReplacer("'", `'\''`, `\`, `'\\'`)

@@ -89,6 +89,11 @@ func (s *survey) pass(asked state.Retry, v visits) {
 // yet: those who wait are people.
 const firstLook = 5 * time.Second
 
+type visited struct {
+	t         *target
+	directory string
+}
+
 // await waits until it is known which servers there are where nobody looked before.
 func (w *Watcher) await(asked state.Retry, matches []Match, v visits) ([]Match, error) {
 	if len(v) == 0 {
@@ -96,25 +101,30 @@ func (w *Watcher) await(asked state.Retry, matches []Match, v visits) ([]Match, 
 	}
 	for deadline := time.Now().Add(firstLook); ; time.Sleep(recordDelay / 2) {
 		pending, lacks := false, &lacking{}
+		states, first := map[*target]TargetState{}, map[visited]DirectoryState{}
+		for t := range v {
+			state, _ := t.state()
+			states[t] = state
+			for _, d := range state.Directories {
+				first[visited{t, d.Directory}] = d
+			}
+		}
 		var now []Match
 		for _, m := range matches {
-			if m.target == nil || !slices.Contains(v[m.target], m.Directory) {
-				now = append(now, m)
-				continue
-			}
-			state, ok := m.target.state()
-			n := slices.IndexFunc(state.Directories, func(d DirectoryState) bool { return d.Directory == m.Directory })
+			d, there := first[visited{m.target, m.Directory}]
 			switch {
-			case !ok || n < 0:
-				lacks.unseen(m, state)
-				pending = pending || ok
-			case !state.Directories[n].known:
+			case !m.visited:
+				now = append(now, m)
+			case !there:
+				lacks.unseen(m, states[m.target])
+				pending = pending || m.target.ctx.Err() == nil
+			case !d.known:
 				pending = true
 				now = append(now, m)
-			case m.take(state.Directories[n].servers(), asked.Servers):
+			case m.take(d.servers(), asked.Servers):
 				now = append(now, m)
 			default:
-				lacks.servers(m.Directory, state.Directories[n].servers())
+				lacks.servers(m.Directory, d.servers())
 			}
 		}
 		switch {

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -221,6 +222,7 @@ func TestNamedBesideOthers(t *testing.T) {
 		"another watch's":                 {map[string]any{"directory": dir, "watch": true, "started": true, "url": "http://far.test"}, []Match{{URL: "http://far.test", Directory: dir}}, false},
 		"a watch of another OpenCode":     {map[string]any{"watch": true, "url": "http://far.test", "connection": map[string]any{"state": "connected"}}, nil, false},
 		"a watch that is not connected":   {map[string]any{"watch": true, "url": "http://far.test", "connection": map[string]any{"state": "waiting"}}, []Match{{URL: modelURL, Directory: dir, Servers: []string{"a"}}}, true},
+		"a watch that waits for the same": {map[string]any{"watch": true, "url": modelURL, "connection": map[string]any{"state": "waiting"}}, []Match{{URL: modelURL, Directory: dir, Servers: []string{"a"}}}, true},
 		"a watch of the same OpenCode":    {map[string]any{"watch": true, "url": modelURL, "connection": map[string]any{"state": "connected"}}, []Match{{URL: modelURL, Directory: dir, Servers: []string{"a"}}}, true},
 		"a plugin's of another directory": {map[string]any{"directory": "/other", "started": true}, []Match{{URL: modelURL, Directory: dir, Servers: []string{"a"}}}, true},
 	} {
@@ -324,6 +326,44 @@ func TestSlowFirstLook(t *testing.T) {
 		s.wantMatches(got, err, Match{URL: modelURL, Directory: dir})
 		if took := time.Since(began); took > firstLook+time.Second {
 			s.Errorf("took %v", took)
+		}
+	})
+}
+
+// TestNamedWhileIdle: the connection is idle no more.
+func TestNamedWhileIdle(t *testing.T) {
+	play(t, newModel(1), nil, func(s *scene) {
+		s.set(dir, "a", "connected")
+		s.connect()
+		s.after(time.Hour)
+		if got := s.target().State; got != Idle {
+			s.Fatal(got)
+		}
+		got, err := s.w.Retry(named(dir))
+		s.wantMatches(got, err, Match{URL: modelURL, Directory: dir})
+		s.after(time.Minute)
+		if got := s.target().State; got != Connected {
+			s.Error(got)
+		}
+	})
+}
+
+// TestManyNamedDirectories: there is an end to them.
+func TestManyNamedDirectories(t *testing.T) {
+	play(t, newModel(1), nil, func(s *scene) {
+		s.connect()
+		var many []string
+		for n := range maxDirectories + 50 {
+			many = append(many, fmt.Sprint("/many/", n))
+		}
+		got, err := s.w.Retry(named(many...))
+		if n := len(s.target().Directories); err != nil || len(got) != maxDirectories || n != maxDirectories {
+			s.Errorf("%d matches, %d directories, %v", len(got), n, err)
+		}
+		got, err = s.w.Retry(named("/one/more"))
+		s.wantNone(got, err, "/one/more is not in use")
+		if n := strings.Count(s.logged.String(), "further ones are passed over"); n != 1 {
+			s.Errorf("said %d times", n)
 		}
 	})
 }

@@ -21,6 +21,7 @@ type Match struct {
 	Servers []string `json:"servers"`
 
 	target  *target // that looks after it; nil if it is another process's
+	visited bool    // the target did not know it before
 	byOther bool    // a plugin or another watch does the work
 }
 
@@ -203,7 +204,7 @@ func (s *survey) matches(asked state.Retry) (all []Match, v visits, err error) {
 		err = cmp.Or(err, problem)
 		v.add(directory, targets)
 		for _, t := range targets {
-			add(Match{URL: t.id, Directory: directory, target: t}, nil, false)
+			add(Match{URL: t.id, Directory: directory, target: t, visited: true}, nil, false)
 		}
 	}
 	if len(all) > 0 {
@@ -251,11 +252,16 @@ func (s *survey) places(directory string) ([]*target, error) {
 	if s.chosen && len(open)+len(down) > 0 {
 		return append(open, down...), nil
 	}
+	waits := len(down)
 	for _, other := range s.watches {
 		at, err := parseAddress(other.URL)
 		ours := slices.ContainsFunc(s.targets, func(seen seenTarget) bool { return seen.t.at.place() == at.place() })
-		if err == nil && !ours && (other.State == Connected || other.State == Idle) && (exists || !ofThisMachine(at.host)) {
+		switch {
+		case err != nil || ours || !exists && ofThisMachine(at.host):
+		case other.State == Connected || other.State == Idle:
 			urls = append(urls, other.URL)
+		default:
+			waits++
 		}
 	}
 	switch {
@@ -267,7 +273,7 @@ func (s *survey) places(directory string) ([]*target, error) {
 		return shown, nil
 	case len(open) == 1:
 		return open, nil
-	case len(urls) == 0 && len(down) == 1:
+	case len(urls) == 0 && waits == 1 && len(down) == 1:
 		return down, nil
 	case missing && len(down) == 0:
 		return nil, &NoMatchError{brief(directory) + " is not in use, and no directory on this machine"}

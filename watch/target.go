@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcp-reconnect/mcp-reconnect/reconnect"
@@ -31,18 +32,20 @@ const (
 // A target is an OpenCode server that is watched. Its loop, run, is the only goroutine
 // that touches its fields and its engines; other goroutines post to it.
 type target struct {
-	w      *Watcher
-	at     address
-	id     string
-	keep   bool
-	api    opencode
-	log    *slog.Logger
-	ctx    context.Context // ends with the target
-	cancel context.CancelCauseFunc
-	inbox  chan func(now time.Time)
-	done   chan struct{}  // closed when everything has ended
-	calls  sync.WaitGroup // goroutines of requests
-	reads  chan struct{}  // holds one for each status that is being read
+	w    *Watcher
+	at   address
+	id   string
+	keep bool
+	api  opencode
+	// That it has a password is known to others than the loop.
+	guarded atomic.Bool
+	log     *slog.Logger
+	ctx     context.Context // ends with the target
+	cancel  context.CancelCauseFunc
+	inbox   chan func(now time.Time)
+	done    chan struct{}  // closed when everything has ended
+	calls   sync.WaitGroup // goroutines of requests
+	reads   chan struct{}  // holds one for each status that is being read
 
 	// The stream. It opens, or is open, while closeStream is not nil.
 	status      string
@@ -103,6 +106,7 @@ func newTarget(w *Watcher, at address, o Target, paused bool) *target {
 	if w.keeper != nil {
 		t.connection = state.NewRecord(w.options.StateDir, id, "")
 	}
+	t.guarded.Store(o.Password != "")
 	t.ctx, t.cancel = context.WithCancelCause(w.ctx)
 	return t
 }
@@ -482,6 +486,7 @@ func (t *target) update(now time.Time, o Target) {
 		return
 	}
 	t.api = api
+	t.guarded.Store(true)
 	if t.stream == nil { // an open one was let in with the old ones
 		t.open(now)
 	}

@@ -270,6 +270,12 @@ func (w *Watcher) all() []*target {
 	return all
 }
 
+// HasPassword reports whether a password is known for a target: who has the Watcher ask
+// that OpenCode for something may have none.
+func (w *Watcher) HasPassword() bool {
+	return slices.ContainsFunc(w.all(), func(t *target) bool { return t.guarded.Load() })
+}
+
 // States returns the state of every target, in the order of their URLs.
 func (w *Watcher) States() []TargetState {
 	states := []TargetState{}

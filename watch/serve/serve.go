@@ -123,7 +123,8 @@ func (s *Server) states(w http.ResponseWriter, _ *http.Request) {
 
 // retry takes {"servers":[…],"directories":[…],"urls":[…],"force":true}. None of the
 // lists means all; force takes servers that are named. Directories that are named are
-// looked at, whether they are in use or not. The answer has what it is passed on to.
+// looked at, whether they are in use or not, but for whoever has neither a token nor the
+// password of the OpenCodes. The answer has what it is passed on to.
 func (s *Server) retry(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
 		Servers     []string `json:"servers"`
@@ -144,6 +145,12 @@ func (s *Server) retry(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	retry := state.Retry{Servers: asked.Servers, Directories: asked.Directories, Use: asked.Directories}
+	// An OpenCode with a password is not to start what the configuration of a directory
+	// says because somebody asked who has neither that nor a token.
+	withheld := len(asked.Directories) > 0 && s.access.token == "" && s.watcher.HasPassword()
+	if withheld {
+		retry.Use = nil
+	}
 	if asked.Force {
 		retry.Force = asked.Servers
 	}
@@ -153,6 +160,8 @@ func (s *Server) retry(w http.ResponseWriter, r *http.Request) {
 	case errors.As(err, &ambiguous):
 		example, _ := json.Marshal(map[string][]string{"urls": ambiguous.URLs[:1]}) // a list of strings has no error
 		http.Error(w, fmt.Sprintf("%v, as in %s", err, example), http.StatusConflict)
+	case err != nil && withheld:
+		http.Error(w, err.Error()+"; what is not in use is looked at if this server asks for a token (--token-file), since OpenCode has a password", http.StatusNotFound)
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusNotFound)
 	default:

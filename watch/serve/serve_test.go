@@ -469,6 +469,31 @@ func TestRetryAnswers(t *testing.T) {
 	wants(`{"directories":["`+third+`"],"urls":["`+two.URL+`"]}`, 202, `{"matched":[{"url":"`+two.URL+`","directory":"`+third+`","servers":[]}]}`)
 }
 
+// TestPasswordIsNotLent: where OpenCode has a password, who has neither that nor a token
+// has nothing started.
+func TestPasswordIsNotLent(t *testing.T) {
+	directory := t.TempDir()
+	body := `{"directories":["` + directory + `"]}`
+	for _, tt := range []struct {
+		token, password string
+		status          int
+	}{{"", "", 202}, {"", "secret", 404}, {token, "secret", 202}} {
+		w, server := serving(t, serve.Options{Token: tt.token})
+		target := opencode(t, `{"a":{"status":"failed"}}`, make(chan string, 100))
+		watches(t, w, target)
+		if _, err := w.Connect(watch.Target{URL: target.URL, Password: tt.password}); err != nil {
+			t.Fatal(err)
+		}
+		res := do(t, server, "POST", "/retry", body, header{"Authorization": "Bearer " + tt.token})
+		if got := text(t, res); res.StatusCode != tt.status || strings.Contains(got, "--token-file") != (tt.status == 404) {
+			t.Errorf("%+v: %s, %s", tt, res.Status, got)
+		}
+		if visited := len(w.States()[0].Directories) > 1; visited != (tt.status == 202) {
+			t.Errorf("%+v: %+v", tt, w.States())
+		}
+	}
+}
+
 // opencode answers as an OpenCode 1 with one directory in use, which has these servers.
 func opencode(t *testing.T, status string, connects chan<- string) *httptest.Server {
 	t.Helper()

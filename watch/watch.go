@@ -99,7 +99,7 @@ type DirectoryState struct {
 
 func (d DirectoryState) servers() (servers []state.Server) {
 	for _, s := range d.Servers {
-		servers = append(servers, state.Server{Name: s.Name, Status: s.Status})
+		servers = append(servers, state.Server{Name: s.Name, Status: s.Status, Skipped: s.Status == "failed" && s.State == "failed"})
 	}
 	return servers
 }

@@ -105,6 +105,9 @@ func says(text, kind string) []string {
 	return nil
 }
 
+// Harmless returns an error without what may be a secret in it, at most 200 characters.
+func Harmless(text string) string { return harmless(text) }
+
 // harmless is an error without what may be a secret in it: errors quote addresses,
 // headers and command lines. It is cut before it is looked at: a server may say whatever
 // it likes. The values of OpenCode's variables are not known here.

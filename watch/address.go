@@ -111,6 +111,10 @@ func (a address) serves(target address) bool {
 	return oneLoopback(a.host) == oneLoopback(target.host)
 }
 
+// ofThisMachine reports whether a target is on this machine. To ask the unspecified address
+// is to ask it.
+func (a address) ofThisMachine() bool { return ofThisMachine(oneLoopback(a.host)) }
+
 // ofThisMachine reports whether a host is an address or a name of this machine.
 func ofThisMachine(host string) bool {
 	if ip, err := netip.ParseAddr(host); err == nil {

@@ -50,7 +50,7 @@ func (w *Watcher) steer(paused bool, retried int64) {
 			if at < started { // it is read late, where a disk was broken: it forces nothing any more
 				control.Retry.Force = nil
 			}
-			w.retry(control.Retry)
+			go w.retry(control.Retry) // a directory's disk that hangs keeps nobody from hearing of a pause
 		}
 	}
 }

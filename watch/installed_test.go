@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -433,6 +435,25 @@ func TestPluginIsLeftToDoTheWork(t *testing.T) {
 		s.after(time.Minute)
 		if got := s.asked("POST"); !slices.Contains(got, "POST /mcp/a/connect "+dir) {
 			s.Errorf("%q", got)
+		}
+	})
+}
+
+// TestNoSecretInAConnection: the address of a proxy may have a password in it.
+func TestNoSecretInAConnection(t *testing.T) {
+	stateDir := filepath.Join(t.TempDir(), "state")
+	change := func(o *Options) {
+		o.StateDir = stateDir
+		o.Transport = &http.Transport{Proxy: func(*http.Request) (*url.URL, error) {
+			return nil, errors.New(`invalid proxy address "http://ann:hunter2@proxy:8080": no`)
+		}}
+	}
+	play(t, newModel(1), change, func(s *scene) {
+		s.connect()
+		s.after(time.Second)
+		got := s.watches(stateDir)
+		if len(got) != 1 || !strings.Contains(got[0].Error, "invalid proxy address") || strings.Contains(got[0].Error+s.logged.String(), "hunter2") {
+			s.Errorf("%+v\n%s", got, s.logged)
 		}
 	})
 }

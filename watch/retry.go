@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -60,12 +61,18 @@ func (w *Watcher) retry(asked state.Retry) {
 	if err != nil {
 		return
 	}
+	asked.Directories, asked.Use = s.spelled(asked.Directories), s.spelled(asked.Use)
 	visits := visits{}
 	for _, directory := range asked.Use {
-		if !s.knows(directory) {
-			targets, _ := s.places(directory) // none is for nobody here to look at
-			visits.add(directory, targets)
+		if s.knows(directory) {
+			continue
 		}
+		targets, problem := s.places(directory)
+		var unclear *AmbiguousError
+		if errors.As(problem, &unclear) { // another problem is for nobody here to look at
+			w.options.Log.Warn(problem.Error() + `, as "urls" of POST /retry`)
+		}
+		visits.add(directory, targets)
 	}
 	s.pass(asked, visits)
 }

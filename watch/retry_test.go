@@ -406,3 +406,112 @@ func TestRetryOfThePluginsDirectory(t *testing.T) {
 		}
 	})
 }
+
+// TestNamedByAnotherPath: OpenCode resolves symbolic links, and its events have no others.
+// One directory has one engine, or a server would be started twice at once (rule 5).
+func TestNamedByAnotherPath(t *testing.T) {
+	installed(t, func(s *scene, stateDir string) {
+		real, err := filepath.EvalSymlinks(s.TempDir())
+		if err != nil {
+			s.Fatal(err)
+		}
+		link := filepath.Join(s.TempDir(), "link")
+		if err := os.Symlink(real, link); err != nil {
+			s.Skip("no symbolic links")
+		}
+		s.set(real, "a", "connected")
+		const url = "http://127.0.0.1:4096"
+		for _, path := range []string{link, real + "/", filepath.Dir(real) + "/x/../" + filepath.Base(real)} {
+			for _, ask := range []func(){
+				func() {
+					got, err := s.w.Retry(named(path, real))
+					s.wantMatches(got, err, Match{URL: url, Directory: real, Servers: []string{}})
+				},
+				func() {
+					if _, err := state.RequestRetry(stateDir, named(path)); err != nil {
+						s.Fatal(err)
+					}
+				},
+			} {
+				if _, err := s.w.Connect(Target{URL: url}); err != nil {
+					s.Fatal(err)
+				}
+				synctest.Wait()
+				ask()
+				s.prompt(real)
+				s.after(3 * time.Second)
+				if d := s.target().Directories; len(d) != 1 || d[0].Directory != real {
+					s.Errorf("%s: %+v", path, d)
+				}
+				s.w.Disconnect(url)
+			}
+		}
+	})
+}
+
+// TestNamedOnAnotherMachine: what a path leads to here says nothing of there.
+func TestNamedOnAnotherMachine(t *testing.T) {
+	play(t, newModel(1), nil, func(s *scene) {
+		link := filepath.Join(s.TempDir(), "link")
+		if err := os.Symlink(s.TempDir(), link); err != nil {
+			s.Skip("no symbolic links")
+		}
+		s.connect()
+		got, err := s.w.Retry(named(link + "/"))
+		s.wantMatches(got, err, Match{URL: modelURL, Directory: link, Servers: []string{}})
+	})
+}
+
+// TestNamedEverywhere: an OpenCode that is asked at the unspecified address is on this machine.
+func TestNamedEverywhere(t *testing.T) {
+	play(t, newModel(1), nil, func(s *scene) {
+		for _, url := range []string{"http://0.0.0.0:4096", "http://[::]:4096"} {
+			if _, err := s.w.Connect(Target{URL: url}); err != nil {
+				s.Fatal(err)
+			}
+			synctest.Wait()
+			got, err := s.w.Retry(named("/nowhere/at/all"))
+			s.wantNone(got, err, "no directory on this machine")
+			s.w.Disconnect(url)
+		}
+		if got := s.asked(""); len(got) > 0 {
+			s.Errorf("%q", got)
+		}
+	})
+}
+
+// TestNamedAmongSeveralIsLogged: whoever writes the control file gets no answer.
+func TestNamedAmongSeveralIsLogged(t *testing.T) {
+	installed(t, func(s *scene, stateDir string) {
+		s.connect()
+		s.beside(newModel(1), "http://other.test:4096")
+		if _, err := state.RequestRetry(stateDir, named(dir)); err != nil {
+			s.Fatal(err)
+		}
+		s.after(10 * time.Second)
+		if n := strings.Count(s.logged.String(), "http://other.test:4096"); !strings.Contains(s.logged.String(), dir+" is in use in none of the OpenCodes") || len(s.asked("")) > 0 {
+			s.Errorf("%d: %s", n, s.logged)
+		}
+	})
+}
+
+// TestSkippedDoesNotMatch: the policy leaves it alone.
+func TestSkippedDoesNotMatch(t *testing.T) {
+	installed(t, func(s *scene, stateDir string) {
+		server := func(name string, skipped bool) map[string]any {
+			return map[string]any{"name": name, "status": "failed", "skipped": skipped}
+		}
+		writeState(t, stateDir, os.Getpid(), map[string]any{"directory": dir, "url": "http://127.0.0.1:9", "started": true, "known": true,
+			"servers": []any{server("a", true), server("b", false)}})
+		got, err := s.w.Retry(state.Retry{})
+		s.wantMatches(got, err, Match{URL: "http://127.0.0.1:9", Directory: dir, Servers: []string{"b"}})
+	})
+	play(t, newModel(1), func(o *Options) { o.Policy.Skip = []string{"a"} }, func(s *scene) {
+		s.set(dir, "a", "failed")
+		s.connect()
+		s.prompt(dir)
+		s.after(time.Second)
+		got, err := s.w.Retry(state.Retry{})
+		s.wantMatches(got, err, Match{URL: modelURL, Directory: dir, Servers: []string{}})
+	})
+}

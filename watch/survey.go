@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +19,7 @@ type Match struct {
 	URL       string `json:"url"`       // of the OpenCode server; "" for one that does not listen
 	Directory string `json:"directory"` // "" for the connection to the server, which is opened
 	// Servers are those of the named ones that are there; without names, those that
-	// failed. None as long as no status was read.
+	// failed, but for what the policy leaves alone. None as long as no status was read.
 	Servers []string `json:"servers"`
 
 	target  *target // that looks after it; nil if it is another process's
@@ -29,7 +31,7 @@ type Match struct {
 func (m *Match) take(servers []state.Server, named []string) bool {
 	m.Servers = []string{}
 	for _, s := range servers {
-		if slices.Contains(named, s.Name) || len(named) == 0 && s.Status == "failed" {
+		if slices.Contains(named, s.Name) || len(named) == 0 && s.Status == "failed" && !s.Skipped {
 			m.Servers = append(m.Servers, s.Name)
 		}
 	}
@@ -144,6 +146,13 @@ func (s *survey) spelled(directories []string) (spelled []string) {
 		return infos
 	})
 	for _, directory := range directories {
+		if !isDirectory(directory) {
+			spelled = append(spelled, directory)
+			continue
+		}
+		if strings.HasPrefix(directory, "/") {
+			directory = path.Clean(directory)
+		}
 		info, err := os.Stat(directory)
 		if err != nil || s.knows(directory) {
 			spelled = append(spelled, directory)
@@ -156,11 +165,21 @@ func (s *survey) spelled(directories []string) (spelled []string) {
 			}
 		}
 		if len(spelled) == n {
-			spelled = append(spelled, directory)
+			spelled = append(spelled, s.resolved(directory))
 		}
 	}
 	slices.Sort(spelled)
 	return slices.Compact(spelled)
+}
+
+// resolved returns a directory without symbolic links, as an OpenCode on this machine
+// calls it (1.2.27 to 1.18.33; 1.1.65 does not). Its events know no other path.
+func (s *survey) resolved(directory string) string {
+	local := slices.ContainsFunc(s.targets, func(seen seenTarget) bool { return seen.t.at.ofThisMachine() })
+	if real, err := filepath.EvalSymlinks(directory); err == nil && local {
+		return real
+	}
+	return directory
 }
 
 // matches are what a retry is passed on to, and what has to be visited for that. Without a
@@ -241,7 +260,7 @@ func (s *survey) places(directory string) ([]*target, error) {
 	missing := false
 	for _, seen := range s.targets {
 		switch {
-		case !exists && ofThisMachine(seen.t.at.host):
+		case !exists && seen.t.at.ofThisMachine():
 			missing = true // it would be an instance all the same
 		case seen.open():
 			open, urls = append(open, seen.t), append(urls, seen.URL)
@@ -257,7 +276,7 @@ func (s *survey) places(directory string) ([]*target, error) {
 		at, err := parseAddress(other.URL)
 		ours := slices.ContainsFunc(s.targets, func(seen seenTarget) bool { return seen.t.at.place() == at.place() })
 		switch {
-		case err != nil || ours || !exists && ofThisMachine(at.host):
+		case err != nil || ours || !exists && at.ofThisMachine():
 		case other.State == Connected || other.State == Idle:
 			urls = append(urls, other.URL)
 		default:

@@ -23,6 +23,7 @@ import (
 
 	"github.com/mcp-reconnect/mcp-reconnect/internal/oneline"
 	"github.com/mcp-reconnect/mcp-reconnect/plugin"
+	"github.com/mcp-reconnect/mcp-reconnect/reconnect"
 	"github.com/mcp-reconnect/mcp-reconnect/state"
 )
 
@@ -98,7 +99,7 @@ type DirectoryState struct {
 
 func (d DirectoryState) servers() (servers []state.Server) {
 	for _, s := range d.Servers {
-		servers = append(servers, state.Server{Name: s.Name, Status: s.Status})
+		servers = append(servers, state.Server{Name: s.Name, Status: s.Status, Skipped: s.Status == "failed" && s.State == "failed"})
 	}
 	return servers
 }
@@ -338,7 +339,8 @@ func random() float64 { return rand.Float64() }
 // told beside it, and has the directory in it.
 func errText(err error) string {
 	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
+	sent := errors.As(err, &wrapped)
+	if sent {
 		err = wrapped.Err
 	}
 	if refused(err) {
@@ -347,7 +349,11 @@ func errText(err error) string {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return "the server closed the connection"
 	}
-	return shown(strings.Join(strings.Fields(err.Error()), " "), errorLimit)
+	text := shown(strings.Join(strings.Fields(err.Error()), " "), errorLimit)
+	if sent { // where the address of a proxy may have a password in it
+		return reconnect.Harmless(text)
+	}
+	return text
 }
 
 // shown is a text that a server had a say in, so that it can be shown: at most so many

@@ -58,7 +58,7 @@ var advice = map[string]string{
 	NotInstalled:        runEnv + runInstall,
 	ForeignFile:         "move it away and run mcp-reconnect env, or choose another directory by --data-dir",
 	Symlink:             "run mcp-reconnect env, which puts its own in the link's place",
-	FileDiffers:         "run mcp-reconnect env, with the same flags, and restart OpenCode; or give check the policy's flags",
+	FileDiffers:         "run mcp-reconnect install or env, with the same flags, and restart OpenCode; or give check the policy's flags",
 	Mode:                "run mcp-reconnect env, which sets it",
 	Owner:               "run mcp-reconnect as the user that OpenCode runs as, in a data directory of that user",
 	PluginsDisabled:     "unset it",

@@ -127,7 +127,7 @@ func runEnv(o envOptions, s System) error {
 	if err != nil {
 		return err
 	}
-	if err := o.install(s); err != nil {
+	if _, err := o.install(s); err != nil {
 		return err
 	}
 	o.hintPlugins(merged, s)

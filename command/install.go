@@ -74,7 +74,12 @@ func runInstall(o fileTarget, s System) error {
 		file, edits, err = o.planInstall()
 		return edits, err
 	}
-	if _, err := o.apply(plan, func() error { return o.install(s) }); err != nil {
+	updated := false
+	first := func() (err error) {
+		updated, err = o.install(s)
+		return err
+	}
+	if _, err := o.apply(plan, first); err != nil {
 		return err
 	}
 	if o.dryRun && file.changes() {
@@ -83,6 +88,9 @@ func runInstall(o fileTarget, s System) error {
 	said := "added the plugin to " + o.shown(file.Name)
 	if !file.changes() {
 		said = "the plugin is named in " + o.shown(file.Name) + " already"
+	}
+	if updated {
+		said += "; its policy or its version is another one now"
 	}
 	if err := s.print(said + o.afterRestart() + "\n"); err != nil {
 		return err

@@ -211,17 +211,18 @@ func (t target) hintPlugins(merged string, s System) {
 	}
 }
 
-// install puts the plugin on disk, unless it was to be taken out.
-func (t target) install(s System) error {
+// install puts the plugin on disk, unless it was to be taken out, and reports whether it
+// is another one than before.
+func (t target) install(s System) (updated bool, err error) {
 	if t.unset {
-		return nil
+		return false, nil
 	}
 	installed, err := plugin.Install(t.dataDir, t.policy)
 	switch {
 	case errors.Is(err, plugin.ErrForeign):
-		return &hintedError{err, "move it away, or choose another directory by --data-dir"}
+		return false, &hintedError{err, "move it away, or choose another directory by --data-dir"}
 	case err != nil:
-		return &hintedError{err, "another directory can be chosen by --data-dir"}
+		return false, &hintedError{err, "another directory can be chosen by --data-dir"}
 	case installed.Updated:
 		s.hint("the plugin has changed; an OpenCode that is running keeps the old one until it is restarted")
 	}
@@ -229,7 +230,7 @@ func (t target) install(s System) error {
 	if control, err := state.ReadControl(t.location.StateDir); err == nil && control.Paused {
 		s.hint("reconnecting is paused: mcp-reconnect resume ends that")
 	}
-	return nil
+	return installed.Updated, nil
 }
 
 // checkSize refuses a value that no program could be started with. The text is

@@ -67,7 +67,7 @@ func runChild(t target, child []string, s System) error {
 	if err := checkSize(merged, merged); err != nil {
 		return err
 	}
-	if err := t.install(s); err != nil {
+	if _, err := t.install(s); err != nil {
 		return err
 	}
 	t.hintPlugins(merged, s)

@@ -134,7 +134,7 @@ func (o statusOptions) look(s System, now time.Time) (text string, notes []strin
 		notes = append(notes, oneline.Text(broken.Error()))
 	}
 	if len(found.List) == 0 && len(found.Watches) == 0 {
-		notes = append(notes, "no running OpenCode has loaded the plugin from "+oneline.Text(o.Dir)+", and no watch runs")
+		notes = append(notes, "no running OpenCode has loaded the plugin from "+oneline.Text(o.Dir)+", and no watch runs", "hint: mcp-reconnect check says whether one would")
 	}
 	if control.Paused {
 		notes = append(notes, "reconnecting is paused; "+commandLine(append([]string{"resume"}, o.dataDir...)...)+" ends that")

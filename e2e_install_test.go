@@ -4,11 +4,14 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -173,6 +176,41 @@ func TestInstalledAndInTheVariable(t *testing.T) {
 	}
 	if n := w.logged("is active in", w.dir); n != 1 {
 		t.Errorf("%d copies act", n)
+	}
+}
+
+// TestInstallAtOnce: of many that install into one file at the same time, each finds its entry there.
+func TestInstallAtOnce(t *testing.T) {
+	home := t.TempDir()
+	path := filepath.Join(home, ".config", "opencode", "opencode.json")
+	const before = `{"plugin": ["x"]}`
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(before), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	const many = 12
+	atOnce := func(command string) string {
+		var wait sync.WaitGroup
+		for n := range many {
+			wait.Go(func() {
+				cmd := exec.Command("mcp-reconnect", command, "--data-dir", filepath.Join(home, "data", strconv.Itoa(n)))
+				cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Errorf("%s: %v: %s", command, err, out)
+				}
+			})
+		}
+		wait.Wait()
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	if text := atOnce("install"); strings.Count(text, "/mcp-reconnect\"") != many {
+		t.Errorf("not %d entries: %s", many, text)
+	}
+	if text := atOnce("uninstall"); text != before {
+		t.Errorf("left: %s", text)
 	}
 }
 

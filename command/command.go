@@ -131,6 +131,10 @@ func subcommands(s System, child []string) []subcommand {
 	}
 }
 
+func init() { // cli has it for the whole process
+	cli.VersionPrinter = func(c *cli.Context) { fmt.Fprintf(c.App.Writer, "mcp-reconnect %s\n", c.App.Version) }
+}
+
 // Main runs the program with its arguments, of which the first is its name, and
 // returns the exit status.
 func Main(args []string, s System) int {
@@ -165,7 +169,6 @@ func Main(args []string, s System) int {
 			return usagef("unknown command%s", ifPlain(c.Args().First()))
 		},
 	}
-	cli.VersionPrinter = func(c *cli.Context) { fmt.Fprintf(c.App.Writer, "mcp-reconnect %s\n", c.App.Version) }
 	app.OnUsageError = onUsageError
 	for _, c := range subcommands(s, child) {
 		if len(args) < 2 || args[1] != c.Name {

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -71,38 +70,6 @@ func TestInstallKeepsAnEditOfSomebodyElse(t *testing.T) {
 		t.Error(err)
 	}
 	wantsText(t, path, more)
-}
-
-// TestInstallAtOnce: of many that install into one file at the same time, each finds its entry there.
-func TestInstallAtOnce(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		testenv.Skip(t, "directories cannot be locked there")
-	}
-	dir, environ := home(t)
-	path := global(t, dir, "opencode.json", `{"plugin": ["x"]}`)
-	var wait sync.WaitGroup
-	const many = 12
-	for n := range many {
-		wait.Go(func() {
-			if got := run(system("", environ...), "install", "--data-dir", filepath.Join(dir, "data", strconv.Itoa(n))); got.status != 0 {
-				t.Errorf("%+v", got)
-			}
-		})
-	}
-	wait.Wait()
-	text, err := os.ReadFile(path)
-	if n := strings.Count(string(text), "/mcp-reconnect\""); err != nil || n != many {
-		t.Errorf("%d entries, %v: %s", n, err, text)
-	}
-	for n := range many {
-		wait.Go(func() {
-			if got := run(system("", environ...), "uninstall", "--data-dir", filepath.Join(dir, "data", strconv.Itoa(n))); got.status != 0 {
-				t.Errorf("%+v", got)
-			}
-		})
-	}
-	wait.Wait()
-	wantsText(t, path, `{"plugin": ["x"]}`)
 }
 
 // TestConfigurationFilesAreNeverRepeated: a file that is broken, and a variable that holds a configuration by mistake.

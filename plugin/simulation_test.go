@@ -35,6 +35,7 @@ type simulation struct {
 	nextCall  int
 	factory   goja.Callable
 	instances []*instance
+	askedAt   int64       // when a retry was asked for last
 	locations []*location // of OpenCode 2
 	requests  []*request  // for reloads there, which have not settled
 	most      int         // most connects that ever were in flight
@@ -363,8 +364,13 @@ type object = map[string]any
 // asked deals with what the control file says now: somebody may name a directory, which is
 // a sign of use (rule 2).
 func (s *simulation) asked(control string) {
+	retry := told(control).Retry
+	if retry.At <= s.askedAt {
+		return // it says what it said before
+	}
+	s.askedAt = retry.At
 	for _, i := range s.instances {
-		if slices.Contains(told(control).Retry.Use, i.dir) {
+		if slices.Contains(retry.Use, i.dir) {
 			i.used, i.usedAt = true, s.now
 		}
 	}

@@ -209,6 +209,18 @@ func steeredWithoutDirectories(t *testing.T, a *app) {
 	w.prompt("hello")
 	w.connects("a")
 	pluginDir, stateDir := filepath.Join(a.dataDir, "mcp-reconnect"), filepath.Join(a.dataDir, "mcp-reconnect-state")
+	// A copy in its place, as a backup leaves it.
+	for _, cmd := range []*exec.Cmd{exec.Command("mv", stateDir, stateDir+".old"), exec.Command("cp", "-a", stateDir+".old", stateDir), exec.Command("rm", "-r", stateDir+".old")} {
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	w.prompt("hello again") // at its latest, the next status finds out
+	for _, what := range []string{"pause", "resume"} {
+		if out, status := w.reconnect(t, what); status != 0 {
+			t.Errorf("in a copy: %s: exit status %d: %s", what, status, out)
+		}
+	}
 	for _, removed := range [][]string{{stateDir}, {filepath.Join(stateDir, "instances")}, {pluginDir}, {pluginDir, stateDir}, {a.dataDir}} {
 		for _, dir := range removed {
 			if err := os.RemoveAll(dir); err != nil {

@@ -26,6 +26,7 @@ type files struct {
 	sim       *simulation
 	content   map[string]string
 	dirs      map[string]bool
+	inode     int // of the state directory
 	watchers  map[int]goja.Callable
 	opened    int  // watchers ever
 	broken    bool // nothing can be written, read or watched
@@ -94,6 +95,7 @@ func (f *files) require(module string) goja.Value {
 					"isFile":      func() bool { return !directory && !f.links[name] },
 					"isDirectory": func() bool { return directory && !f.links[name] },
 					"size":        len(f.content[name]),
+					"ino":         f.inode,
 				}
 			},
 			"chmodSync": func(name string, mode int64) { check(exists(name) || f.dirs[name]); f.modes[name] = mode },
@@ -195,6 +197,14 @@ func (f *files) remove(dir string) {
 	if within(stateDirectory) {
 		maps.DeleteFunc(f.watchers, func(id int, _ goja.Callable) bool { return id != looking })
 	}
+}
+
+// replace puts a copy in the place of the state directory, with all that is in it.
+func (f *files) replace() {
+	f.sim.note("the state directory is replaced by a copy")
+	f.inode++
+	f.notify()
+	maps.DeleteFunc(f.watchers, func(id int, _ goja.Callable) bool { return id != looking })
 }
 
 // states returns the state files.

@@ -512,6 +512,7 @@ func TestSteeringSurvivesItsDirectory(t *testing.T) {
 	steps := map[string]func(*simulation){
 		"state":     func(s *simulation) { s.files.remove(stateDirectory) },
 		"instances": func(s *simulation) { s.files.remove(instanceDirectory) },
+		"copy":      func(s *simulation) { s.files.replace() },
 		"plugin": func(s *simulation) {
 			s.files.remove(pluginDirectory)
 			s.pass(minute)

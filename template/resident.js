@@ -125,7 +125,10 @@ function createResident(directory, host) {
 
   function perform({ do: what, server, level, text }) {
     if (what === "status") {
-      steer(readControl()) // so that a pause counts even where no change is told
+      // What no change is told of counts all the same, though later.
+      if (replaced()) noteChange()
+      if (!store.saved()) saveAnew()
+      steer(readControl())
       const number = ++reads
       host.status().then((answer) => {
         if (number !== reads) return // it was given up
@@ -227,16 +230,18 @@ function createResident(directory, host) {
   // Called when something changed in the state directory. Returns whether our file is there.
   function look(control) {
     const saved = store.saved()
-    if (!saved) {
-      // Somebody removed it, perhaps with its directory, which may be there again.
-      unsaved = 0
-      cancel(saveTimer)
-      saveTimer = null
-      changed()
-    }
+    if (!saved) saveAnew()
     if (started > 0 || control.retry.use.includes(directory)) steer(control) // else when it is in use
     drain()
     return saved
+  }
+
+  // Somebody removed the file, perhaps with its directory, which may be there again.
+  function saveAnew() {
+    unsaved = 0
+    cancel(saveTimer)
+    saveTimer = null
+    changed()
   }
 
   // Rule 19. Called when the file may have changed, and before each status read.

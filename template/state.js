@@ -116,7 +116,7 @@ function readControl() {
 // Follows the state directory, once for all residents of this process: it costs nothing
 // until something changes there. Each of the listeners is then called with what control
 // says, and returns whether its own file is still there.
-const followed = { listeners: new Set(), stop: undefined, looking: false, timer: null }
+const followed = { listeners: new Set(), stop: undefined, looking: false, timer: null, directory: undefined }
 
 function followControl(listener) {
   if (!home) return () => {}
@@ -129,6 +129,7 @@ function followControl(listener) {
 }
 
 function openWatch() {
+  followed.directory = identity()
   try {
     const watcher = fs.watch(stateDirectory, { persistent: false }, noteChange)
     followed.stop = () => watcher.close()
@@ -155,6 +156,21 @@ function lookNowAndThen() {
   } catch {}
 }
 
+// Which directory it is: the system gives a number again.
+function identity() {
+  try {
+    const { ino, birthtimeMs } = fs.lstatSync(stateDirectory)
+    return `${ino} ${birthtimeMs}`
+  } catch {
+    return undefined
+  }
+}
+
+// Whether another directory stands there than the one that is watched.
+function replaced() {
+  return followed.stop !== undefined && !followed.looking && identity() !== followed.directory
+}
+
 // Bun tells of a temporary file and keeps silent of its renaming, if that follows within
 // 16 ms: what counts is what is there a while later.
 function noteChange() {
@@ -167,9 +183,9 @@ function noteChange() {
         there = listener(control) && there
       } catch {}
     }
-    if (there || followed.looking || !followed.stop) return
-    // The directory was removed. Not every Bun (up to OpenCode 1.3.2) can watch one again
-    // that was made anew.
+    if ((there && !replaced()) || followed.looking || !followed.stop) return
+    // The directory was removed, or replaced. Not every Bun (up to OpenCode 1.3.2) can watch
+    // one again that was made anew.
     lookNowAndThen()
     noteChange()
   }, STEER_DELAY)

@@ -269,7 +269,7 @@ func TestAdviceNamesTheCommand(t *testing.T) {
 		{"home/.config/opencode/opencode.json", "mcp-reconnect uninstall --data-dir " + quoted},
 		{"home/.opencode/opencode.json", "mcp-reconnect uninstall --data-dir " + quoted},
 		{"project/opencode.json", "/project/opencode.json --data-dir " + quoted},
-		{"", "mcp-reconnect env --unset --data-dir " + quoted},
+		{"", "evaluate what mcp-reconnect env --unset --data-dir " + quoted + " prints"},
 	} {
 		o := well(t)
 		if tt.file == "" {

@@ -123,7 +123,7 @@ func (c *checker) takesOut(path string, f configfile.Listed) string {
 	case !ok:
 		return advice[LoadedTwice]
 	case f.Path == "":
-		return "take it out: mcp-reconnect env --unset --data-dir " + oneline.Word(data)
+		return "take it out: evaluate what mcp-reconnect env --unset --data-dir " + oneline.Word(data) + " prints"
 	case f.Scope == configfile.Project:
 		return "take it out: mcp-reconnect uninstall --config " + oneline.Word(f.Path) + " --data-dir " + oneline.Word(data)
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"syscall"
 
 	"github.com/rogpeppe/go-internal/diff"
 
@@ -121,7 +122,11 @@ func (o fileTarget) apply(plan func() ([]edit, error), first func() error) (made
 			case errors.Is(err, configfile.ErrChanged):
 				changed = true
 			case err != nil:
-				return nil, fmt.Errorf("%s: %w", e.Name, withoutPath(err))
+				err = fmt.Errorf("%s: %w", o.shown(e.Name), withoutPath(err))
+				if errors.Is(err, syscall.EBUSY) { // as a file is that a container has from outside
+					err = &hintedError{err, "it is mounted there: change it where it comes from, or use mcp-reconnect env, which needs no file"}
+				}
+				return nil, err
 			case e.changes():
 				made = append(made, e)
 			}
@@ -208,11 +213,19 @@ func (o fileTarget) ownHome(s System) error {
 func (o fileTarget) named() configfile.Source {
 	source := configfile.Source{Place: configfile.Place{Path: o.config, Name: o.config}, Scope: configfile.Project}
 	for _, known := range o.around.Sources() {
-		if known.Path == o.config {
-			source.Scope = known.Scope
+		if resolved(known.Path) == resolved(o.config) {
+			source.Scope, source.Path = known.Scope, known.Path
 		}
 	}
 	return source
+}
+
+// resolved is a path whose directory has no symbolic links in it.
+func resolved(path string) string {
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		return filepath.Join(dir, filepath.Base(path))
+	}
+	return path
 }
 
 // shown is a path for people.
@@ -223,6 +236,10 @@ func withoutPath(err error) error {
 	var named *fs.PathError
 	if errors.As(err, &named) {
 		return named.Err
+	}
+	var link *os.LinkError
+	if errors.As(err, &link) {
+		return link.Err
 	}
 	return err
 }

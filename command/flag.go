@@ -285,7 +285,7 @@ func checkArguments(c *cli.Context, s System, takesArguments bool) error {
 // message about it would repeat it.
 func checkNotContent(g setting) error {
 	if strings.ContainsAny(g.value, `"'`) && strings.ContainsAny(g.value, "{[") || strings.ContainsAny(g.value, "\n\r") {
-		return g.problem("the value looks like a configuration, which only --config-content takes")
+		return g.problem("the value looks like a configuration, and not like a name; env, run and check take one by --config-content")
 	}
 	return nil
 }

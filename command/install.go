@@ -97,6 +97,7 @@ func runInstall(o fileTarget, s System) error {
 	}
 	if !o.dryRun {
 		o.hintPlugins(file.text, s)
+		o.hintOthers("", s)
 	}
 	return nil
 }
@@ -143,7 +144,7 @@ func (o fileTarget) fileFor() (configfile.Listed, error) {
 
 // afterRestart says how many OpenCodes run that have not loaded the plugin. Where nobody knows, it says nothing.
 func (o fileTarget) afterRestart() string {
-	running, _ := process.Named("opencode", "opencode-cli")
+	running, _ := process.Named("opencode", ".opencode", ".opencode-wrapped", "opencode-cli")
 	loaded := o.loadedBy()
 	n := len(slices.DeleteFunc(running, func(pid int) bool { return slices.Contains(loaded, pid) }))
 	switch n {

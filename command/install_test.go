@@ -156,7 +156,7 @@ func TestHintsOfASecondOne(t *testing.T) {
 		}
 		return strings.Join(lines, "")
 	}
-	inVariable := "mcp-reconnect: hint: a second mcp-reconnect is named in the variable, and would be loaded as well; to take it out: mcp-reconnect env --unset --data-dir " + oneline.Word(other) + "\n"
+	inVariable := "mcp-reconnect: hint: a second mcp-reconnect is named in the variable, and would be loaded as well; to take it out: evaluate what mcp-reconnect env --unset --data-dir " + oneline.Word(other) + " prints\n"
 	inFile := "mcp-reconnect: hint: a second mcp-reconnect is named in ~/.config/opencode/opencode.json, and would be loaded as well; to take it out: mcp-reconnect uninstall --data-dir " + oneline.Word(other) + "\n"
 	environ = append(environ, "OPENCODE_CONFIG_CONTENT="+variable)
 	if got := hints(true, environ, "env"); got != inVariable {
@@ -201,7 +201,7 @@ func TestUninstallNamesWhatIsLeft(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	got := run(s, "uninstall")
-	want := "mcp-reconnect: hint: the variable still names it: mcp-reconnect env --unset takes it out\n" +
+	want := "mcp-reconnect: hint: OPENCODE_CONFIG_CONTENT still names it: evaluate what mcp-reconnect env --unset prints\n" +
 		"mcp-reconnect: hint: ~/opencode.json still names it: mcp-reconnect uninstall --config opencode.json takes it out\n"
 	want = strings.Replace(want, "--config opencode.json", "--config "+oneline.Word(filepath.Join(dir, "opencode.json")), 1)
 	if got.status != 0 || got.stderr != want {

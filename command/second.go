@@ -24,14 +24,14 @@ func (t target) hintOthers(merged string, s System) {
 		data, ok := plugin.DataDirOf(path)
 		if ok && !said[command+data] && !sameFile(data, t.dataDir) {
 			said[command+data] = true
-			s.hint("a second mcp-reconnect is named in %s, and would be loaded as well; to take it out: mcp-reconnect %s --data-dir %s",
-				oneline.Text(around.Short(place)), command, oneline.Text(oneline.Word(data)))
+			s.hint("a second mcp-reconnect is named in %s, and would be loaded as well; to take it out: "+command,
+				oneline.Text(around.Short(place)), oneline.Text(oneline.Word(data)))
 		}
 	}
 	listing, _ := configmerge.List(merged, t.entry)
 	for _, entry := range listing.Entries {
 		if path, ok := plugin.Recognize(configfile.Absolute(entry.Spec, around.Dir)); ok && !entry.Ours {
-			hint("the variable", path, "env --unset")
+			hint("the variable", path, "evaluate what mcp-reconnect env --unset --data-dir %s prints")
 		}
 	}
 	files := configfile.List(around.PersonalSources(), t.entry)
@@ -39,7 +39,7 @@ func (t target) hintOthers(merged string, s System) {
 		for _, entry := range f.Listing.Entries {
 			_, hidden := f.HiddenBy(files, entry.Version2)
 			if path, ok := plugin.Recognize(f.Resolve(entry.Spec)); ok && !entry.Ours && !hidden {
-				hint(f.Name, path, "uninstall")
+				hint(f.Name, path, "mcp-reconnect uninstall --data-dir %s")
 			}
 		}
 	}

@@ -6,7 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -83,6 +85,8 @@ func runUninstall(o uninstallOptions, s System) error {
 	said := "took the plugin out of " + strings.Join(files, ", ")
 	switch {
 	case len(files) > 0:
+	case o.config != "" && !exists(o.config):
+		said = o.shown(o.config) + " does not exist"
 	case o.config != "":
 		said = o.shown(o.config) + " does not name the plugin"
 	default:
@@ -114,9 +118,16 @@ func runUninstall(o uninstallOptions, s System) error {
 	return nil
 }
 
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
 // planUninstall takes the entry out of every file that has it.
 func (o fileTarget) planUninstall(sources []configfile.Source) (edits []edit, err error) {
-	files := configfile.List(sources, o.entry)
+	files := slices.DeleteFunc(configfile.List(sources, o.entry), func(f configfile.Listed) bool {
+		return o.config == "" && errors.Is(f.Err, syscall.ENOTDIR) // so there is none
+	})
 	if err := o.readable(files); err != nil {
 		return nil, err
 	}
@@ -137,16 +148,20 @@ func (o fileTarget) planUninstall(sources []configfile.Source) (edits []edit, er
 
 // hintLeft tells where the plugin is still named.
 func (o uninstallOptions) hintLeft(s System) {
-	if !s.StderrTerminal || o.config != "" {
+	hint := s.hint
+	switch {
+	case o.purge && !o.dryRun: // what is named is not there any more, so that nobody may overlook it
+		hint = func(format string, args ...any) { fmt.Fprintf(s.Stderr, "mcp-reconnect: "+format+"\n", args...) }
+	case !s.StderrTerminal || o.config != "":
 		return
 	}
 	if names(s.getenv(contentVariable), o.entry) {
-		s.hint("the variable still names it: mcp-reconnect env --unset takes it out")
+		hint("%s still names it: evaluate what mcp-reconnect env --unset prints", contentVariable)
 	}
 	for _, f := range configfile.List(o.around.Sources(), o.entry) {
 		for _, entry := range f.Listing.Entries {
 			if entry.Ours {
-				s.hint("%s still names it: mcp-reconnect uninstall --config %s takes it out", o.shown(f.Name), oneline.Text(oneline.Word(f.Path)))
+				hint("%s still names it: mcp-reconnect uninstall --config %s takes it out", o.shown(f.Name), oneline.Text(oneline.Word(f.Path)))
 				break
 			}
 		}
@@ -183,8 +198,11 @@ func (o uninstallOptions) purgeData(s System) (said string, err error) {
 			return "", fmt.Errorf("removing the plugin: %w", err)
 		}
 	}
+	removed := len(files)
 	for _, dir := range dirs {
-		os.Remove(dir) // unless there is something in it
+		if os.Remove(dir) == nil { // else there is something in it
+			removed++
+		}
 	}
 	for _, dir := range []string{o.location.Dir, o.location.StateDir} {
 		filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -194,7 +212,7 @@ func (o uninstallOptions) purgeData(s System) (said string, err error) {
 			return nil
 		})
 	}
-	if len(files)+len(dirs) == 0 {
+	if removed == 0 {
 		return "there is nothing of it in " + o.shown(filepath.Dir(o.location.Dir)), nil
 	}
 	return "removed it and its state from " + o.shown(filepath.Dir(o.location.Dir)), nil

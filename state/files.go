@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
+	"sync"
 )
 
 // Files returns what is of this package in dir, plugin.Location's StateDir, and what earlier versions left in
@@ -23,6 +25,11 @@ func Files(pluginDir, dir string) (files, dirs []string, err error) {
 	return files, dirs, err
 }
 
+// temporary is a control file on its way, or what Try makes.
+var temporary = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^\.(control\.json\.)?[0-9]+\.tmp$`)
+})
+
 // filesIn returns state files, also half-written ones, and what tells running plugins what to do.
 func filesIn(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
@@ -40,7 +47,7 @@ func filesIn(dir string) ([]string, error) {
 			if info, err := entry.Info(); err != nil || info.Size() > 0 {
 				continue
 			}
-		case !fileName().MatchString(name):
+		case !fileName().MatchString(name) && !temporary().MatchString(name):
 			continue
 		}
 		ours = append(ours, filepath.Join(dir, name))

@@ -78,12 +78,7 @@ func follow(name string) (string, error) {
 	return "", errors.New("too many symbolic links")
 }
 
-// Read returns the text of a file, unless reading it could take for ever.
-func Read(path string) (string, error) {
-	text, _, err := read(path)
-	return text, err
-}
-
+// read returns the text of a file, unless reading it could take for ever.
 func read(path string) (string, fs.FileInfo, error) {
 	info, err := os.Stat(path) // before it is opened: a pipe would make us wait
 	if err != nil {
@@ -131,6 +126,9 @@ func nearest(path string) (string, fs.FileInfo, error) {
 	for {
 		info, err := os.Stat(path)
 		parent := filepath.Dir(path)
+		if _, dangling := os.Lstat(path); err != nil && dangling == nil {
+			return path, nil, fmt.Errorf("%s is a symbolic link to nothing", path)
+		}
 		if !errors.Is(err, fs.ErrNotExist) || parent == path {
 			return path, info, err
 		}

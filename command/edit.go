@@ -15,7 +15,6 @@ import (
 	"github.com/mcp-reconnect/mcp-reconnect/configmerge"
 	"github.com/mcp-reconnect/mcp-reconnect/internal/configfile"
 	"github.com/mcp-reconnect/mcp-reconnect/internal/oneline"
-	"github.com/mcp-reconnect/mcp-reconnect/plugin"
 	"github.com/mcp-reconnect/mcp-reconnect/state"
 )
 
@@ -44,13 +43,9 @@ func (f fileFlags) target(s System) (o fileTarget, err error) {
 	if o.dryRun, err = f.dryRun.on(s); err != nil {
 		return o, err
 	}
-	if o.dataDir, err = dataDirectory(f.dataDir, s); err != nil {
+	if err = o.locate(f.dataDir, s); err != nil {
 		return o, err
 	}
-	if o.location, err = plugin.Locate(o.dataDir); err != nil {
-		return o, err
-	}
-	o.entry = configmerge.Entry{URL: o.location.Entry, Means: o.location.Means}
 	config, err := f.config.named(s)
 	if err != nil {
 		return o, err

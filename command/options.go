@@ -119,13 +119,9 @@ func (f targetFlags) target(s System) (target, error) {
 	if t.unset, err = f.unset.on(s); err != nil {
 		return t, err
 	}
-	if t.dataDir, err = dataDirectory(f.dataDir, s); err != nil {
+	if err = t.locate(f.dataDir, s); err != nil {
 		return t, err
 	}
-	if t.location, err = plugin.Locate(t.dataDir); err != nil {
-		return t, err
-	}
-	t.entry = configmerge.Entry{URL: t.location.Entry, Means: t.location.Means}
 	entry, err := f.entry.choice(s)
 	if err != nil {
 		return t, err
@@ -140,6 +136,18 @@ func (f targetFlags) target(s System) (target, error) {
 	t.openCode = openCode.value
 	t.content, err = f.configuration(s)
 	return t, err
+}
+
+// locate finds out where the plugin stands, and how it is named.
+func (t *target) locate(dataDir *flagText, s System) (err error) {
+	if t.dataDir, err = dataDirectory(dataDir, s); err != nil {
+		return err
+	}
+	if t.location, err = plugin.Locate(t.dataDir); err != nil {
+		return err
+	}
+	t.entry = configmerge.Entry{URL: t.location.Entry, Means: t.location.Means}
+	return nil
 }
 
 // dataDirectory returns what the flag says, or the platform's data directory.

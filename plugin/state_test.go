@@ -554,6 +554,30 @@ func TestSteeringSurvivesItsDirectory(t *testing.T) {
 	}
 }
 
+// TestWhatNoChangeIsToldOf: the next status finds that the file was removed, or that another
+// directory stands in the place of the one that is watched.
+func TestWhatNoChangeIsToldOf(t *testing.T) {
+	s := simulate(t, nil)
+	i := s.load("/p", "a")
+	i.prompt()
+	s.pass(10 * second)
+	for name := range s.files.states() {
+		delete(s.files.content, instanceDirectory+"/"+name)
+	}
+	s.pass(31 * second)
+	if i.saved() == nil {
+		t.Error("the file was not written anew")
+	}
+	clear(s.files.watchers) // as those of a directory that was moved away
+	s.files.inode++
+	s.pass(31 * second)
+	s.files.write("control.json", `{"paused":true}`)
+	s.pass(second)
+	if !i.saved().Paused {
+		t.Error("it did not hear of the pause")
+	}
+}
+
 // askedFor: a directory that somebody names counts as used, whatever start says; others do not.
 func askedFor(t *scenarioT) { // rules 2 and 19
 	for _, start := range []string{"use", "mcp", "load"} {

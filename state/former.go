@@ -28,6 +28,9 @@ func Former(pluginDir string) (pids []int) {
 // pause goes on in dir, plugin.Location's StateDir, if nothing was said there yet. What
 // cannot be removed stays, and is of no concern.
 func TakeOver(pluginDir, dir string) {
+	if !hasFormer(pluginDir) {
+		return
+	}
 	found, err := former(pluginDir, os.Remove)
 	if err != nil || len(found.List)+found.Newer+found.Elsewhere > 0 {
 		return
@@ -41,9 +44,25 @@ func TakeOver(pluginDir, dir string) {
 			return
 		}
 	}
-	for _, name := range []string{controlName, lockName, formerName} {
-		os.Remove(filepath.Join(pluginDir, name)) // a directory goes if it is empty
+	ours, _ := filesIn(pluginDir)
+	states := filepath.Join(pluginDir, formerName)
+	if there, _ := isDir(states); there { // a file is none of ours
+		ours = append(ours, states) // which goes if it is empty
 	}
+	for _, path := range ours {
+		os.Remove(path)
+	}
+}
+
+// hasFormer reports whether there is anything that TakeOver could remove: mostly there is
+// nothing, and each start of env asks.
+func hasFormer(pluginDir string) bool {
+	for _, name := range []string{controlName, lockName, formerName} {
+		if _, err := os.Lstat(filepath.Join(pluginDir, name)); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 func former(pluginDir string, remove func(path string) error) (Instances, error) {

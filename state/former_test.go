@@ -62,16 +62,24 @@ func TestEarlierVersionIsTakenOver(t *testing.T) {
 // TestSomebodyElsesFilesStay: what only has the name is left alone.
 func TestSomebodyElsesFilesStay(t *testing.T) {
 	pluginDir, dir := t.TempDir(), filepath.Join(t.TempDir(), "mcp-reconnect-state")
-	for _, name := range []string{"control.json", "state"} {
+	for _, name := range []string{"control.lock", "state"} {
 		if err := os.WriteFile(filepath.Join(pluginDir, name), []byte("mine"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	state.TakeOver(pluginDir, dir)
-	for _, name := range []string{"control.json", "state"} {
+	for _, name := range []string{"control.lock", "state"} {
 		if !exists(filepath.Join(pluginDir, name)) {
 			t.Errorf("%s is gone", name)
 		}
+	}
+	control := filepath.Join(pluginDir, "control.json")
+	if err := os.WriteFile(control, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	state.TakeOver(pluginDir, dir)
+	if !exists(control) {
+		t.Error("control.json is gone")
 	}
 	if exists(dir) {
 		t.Error("the state directory was made")
